@@ -1,0 +1,134 @@
+"""What the project knows of an accelerator: rates, memory, links, and what its kernels reach of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from tensor_cast.errors import ModelingError
+
+Topology = Literal["switched", "full_mesh"]
+KernelClass = Literal["matmul", "grouped_matmul", "attention_prefill", "attention_decode", "vector"]
+KERNEL_CLASSES: tuple[KernelClass, ...] = (
+    "matmul",
+    "grouped_matmul",
+    "attention_prefill",
+    "attention_decode",
+    "vector",
+)
+
+
+@dataclass(frozen=True)
+class LinkLevel:
+    """One level of the interconnect: ``size`` neighbours that reach each other over the same kind of link.
+
+    ``bandwidth`` is what one device sends to all its neighbours of the level together, in bytes/s and one direction.
+    A switch gives all of it to any group. In a full mesh of ``size`` devices it is the sum of ``size - 1`` links, and
+    a group of ``g`` uses ``g - 1`` of them.
+    """
+
+    name: str
+    size: int
+    topology: Topology
+    bandwidth: float
+    latency_s: float
+
+    def group_bandwidth(self, group_size: int) -> float:
+        """Bytes/s that one of ``group_size`` members sends to the others, one direction."""
+        if self.topology == "full_mesh":
+            return self.bandwidth * (group_size - 1) / (self.size - 1)
+        return self.bandwidth
+
+
+@dataclass(frozen=True)
+class Interconnect:
+    """A grid of levels, outermost first: A3 is 48 servers x 8 NPUs x 2 dies."""
+
+    levels: tuple[LinkLevel, ...]
+
+    @property
+    def device_count(self) -> int:
+        """Devices that the grid joins."""
+        count = 1
+        for level in self.levels:
+            count *= level.size
+        return count
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the levels, outermost first."""
+        return tuple(level.size for level in self.levels)
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """What kernels of one class reach of the device's peaks, and what each costs beside.
+
+    ``matrix_efficiency``, ``memory_efficiency`` and ``vector_efficiency`` are fractions of the peak that large work
+    reaches; ``fixed_s`` is added to every kernel; ``tile_m`` x ``tile_n`` is the output tile that one matrix core
+    computes at a time (a partly filled last wave of tiles costs a whole one).
+    """
+
+    matrix_efficiency: float
+    memory_efficiency: float
+    vector_efficiency: float
+    fixed_s: float
+    tile_m: int
+    tile_n: int
+
+
+@dataclass(frozen=True)
+class CollectiveCost:
+    """``link_efficiency`` is the fraction of a link's bandwidth that large messages reach; ``fixed_s`` starts one."""
+
+    link_efficiency: float
+    fixed_s: float
+
+
+@dataclass(frozen=True)
+class DeviceProfile:
+    """One accelerator as the user's process sees it: a card, or one die where each die is a device.
+
+    Rates are dense peaks: ``matrix_flops`` and ``vector_flops`` in FLOP/s by dtype (a multiply-add is two),
+    ``memory_bandwidth`` in bytes/s, ``memory_bytes`` and ``cache_bytes`` in bytes. ``sources`` names, for every
+    figure by its dotted path (``matrix_flops.int8``, ``interconnect.server.bandwidth``), where it comes from; a figure
+    that a rule derived starts with ``assumed``.
+    """
+
+    name: str
+    vendor: str
+    family: str
+    description: str
+    matrix_flops: dict[str, float]
+    vector_flops: dict[str, float]
+    memory_bytes: float
+    memory_bandwidth: float
+    matrix_cores: int
+    vector_cores: int
+    cache_bytes: float
+    interconnect: Interconnect
+    kernels: dict[KernelClass, KernelCost]
+    collective: CollectiveCost
+    sources: dict[str, str] = field(default_factory=dict)
+
+    all_device_profiles: ClassVar[Mapping[str, DeviceProfile]]
+    """Every profile by name, read when asked for; ``tensor_cast.devices.registry`` sets it."""
+
+    def matrix_rate(self, dtype: str) -> float:
+        """Peak FLOP/s of matrix work in ``dtype``.
+
+        Raises:
+            ModelingError: the device has no such rate.
+        """
+        try:
+            return self.matrix_flops[dtype]
+        except KeyError:
+            raise ModelingError(
+                f"{self.name} has no {dtype} matrix rate; it has {', '.join(self.matrix_flops)}. "
+                "Choose another quantisation or device."
+            ) from None
+
+    def vector_rate(self, dtype: str) -> float:
+        """Peak FLOP/s of vector work in ``dtype``; formats without a rate of their own are computed in float32."""
+        return self.vector_flops.get(dtype, self.vector_flops["float32"])

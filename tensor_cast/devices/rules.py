@@ -1,0 +1,29 @@
+"""What is assumed of a device where its file is silent; ``docs/devices.md`` explains each rule.
+
+A rate of a quantised format (int8, fp8, fp4, int4) is never assumed: devices differ in which of them they have at all.
+"""
+
+from __future__ import annotations
+
+from tensor_cast.devices.profile import CollectiveCost, KernelClass, KernelCost
+
+# Half the fixed time of the measured families and about their median efficiencies; see docs/devices.md.
+KERNELS: dict[KernelClass, KernelCost] = {
+    "matmul": KernelCost(0.70, 0.80, 0.50, 5e-6, 128, 128),
+    "grouped_matmul": KernelCost(0.70, 0.80, 0.50, 12e-6, 128, 128),
+    "attention_prefill": KernelCost(0.45, 0.80, 0.50, 15e-6, 128, 128),
+    "attention_decode": KernelCost(0.45, 0.80, 0.50, 12e-6, 128, 128),
+    "vector": KernelCost(0.70, 0.80, 0.50, 4e-6, 128, 128),
+}
+COLLECTIVE = CollectiveCost(link_efficiency=0.7, fixed_s=10e-6)
+
+FLOAT16 = "assumed: float16 runs at the bfloat16 rate"
+FLOAT32_VECTOR = "assumed: vector float32 is 1/16 of the bfloat16 matrix rate, as on the A100"
+FLOAT32_MATRIX = "assumed: float32 matrix work runs on the vector units, at their float32 rate"
+MATRIX_CORES = "assumed: 1, so that partly filled waves of tiles are not counted"
+VECTOR_CORES = "assumed: as many as matrix cores"
+CACHE = "assumed: 0, so that every byte comes from memory"
+KERNEL = "assumed: about the median of the measured families"
+NO_LINK = "assumed: a device without interconnect stands alone"
+
+VECTOR_SHARE = 1 / 16
