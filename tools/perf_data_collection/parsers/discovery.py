@@ -1,0 +1,36 @@
+"""Which files of a profiling directory hold kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tensor_cast.errors import ModelingError
+
+_TORCH_NPU_OUTPUT = "ASCEND_PROFILER_OUTPUT"
+
+
+def profile_files(path: Path) -> tuple[list[Path], list[Path]]:
+    """Files to parse under ``path``, sorted, and those left out because another one is a copy of them.
+
+    A file is taken as it is, whatever its name. A directory is searched for ``*kernel_details*.csv`` (in any case) and
+    ``op_summary*.csv``. torch_npu writes ``kernel_details.csv`` as a copy of the ``op_summary`` of the same run, which
+    lies in a ``PROF_*`` directory beside ``ASCEND_PROFILER_OUTPUT``: taking both would count every kernel twice.
+
+    Raises:
+        ModelingError: the path does not exist, or a directory holds no such file.
+    """
+    if path.is_file():
+        return [path], []
+    if not path.is_dir():
+        raise ModelingError(f"The profiling path {path} does not exist.")
+    tables = sorted(file for file in path.rglob("*.csv") if file.is_file())
+    details = [file for file in tables if "kernel_details" in file.stem.lower()]
+    summaries = [file for file in tables if file.stem.lower().startswith("op_summary")]
+    if not details and not summaries:
+        raise ModelingError(
+            f"{path} holds no kernel_details*.csv or op_summary_*.csv: give the directory that the profiler wrote, "
+            "after its analysis has finished."
+        )
+    copied = {file.parent.parent for file in details if file.parent.name == _TORCH_NPU_OUTPUT}
+    left_out = [file for file in summaries if not copied.isdisjoint(file.parents)]
+    return sorted({*details, *summaries} - set(left_out)), left_out

@@ -1,0 +1,124 @@
+"""Turn profiler files into a performance database: one CSV of measured rows a kernel type.
+
+Reads torch_npu's kernel_details.csv and msprof's op_summary_*.csv of every generation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if __package__ in (None, ""):
+    # Run by path: the first entry is this directory, and the repository's root is needed instead.
+    sys.path[0] = str(Path(__file__).resolve().parents[3])
+
+from tensor_cast.errors import ModelingError
+from tools.perf_data_collection.database_arguments import add_database_arguments, database_path
+
+if TYPE_CHECKING:
+    from tensor_cast.performance_model.profiling_database.store import FileChange
+    from tools.perf_data_collection.parsers.profile_reader import ParsedProfile
+
+_EXAMPLES = """examples:
+  python tools/perf_data_collection/parsers/parse_kernel_details.py --profiling-path ./profiling \\
+      --vllm-version 0.15.0 --torch-version 2.9.0 --cann-version 8.5
+  python tools/perf_data_collection/parsers/parse_kernel_details.py --profiling-path kernel_details.csv \\
+      --database-path ./my_database
+
+A summary of what was read, skipped and written goes to stdout; files that cannot be used are named on stderr.
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's flags."""
+    parser = argparse.ArgumentParser(
+        prog="parse_kernel_details.py",
+        description=__doc__,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--profiling-path",
+        type=Path,
+        required=True,
+        metavar="DIR_OR_FILE",
+        help="a profiler CSV, or a directory searched for kernel_details*.csv and op_summary_*.csv",
+    )
+    add_database_arguments(parser)
+    parser.add_argument(
+        "--no-wait",
+        action="store_true",
+        help="give up when another run is changing the database (default: wait for it)",
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse profiles as the arguments say; returns the exit status."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        _run(arguments)
+    except ModelingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    directory = database_path(arguments)
+
+    from tensor_cast.performance_model.profiling_database.store import update_database
+    from tools.perf_data_collection.parsers.discovery import profile_files
+    from tools.perf_data_collection.parsers.profile_reader import read_profile
+
+    paths, copies = profile_files(arguments.profiling_path)
+    parsed = read_profile(paths)
+    for sentence in (*parsed.unusable, *parsed.warnings):
+        print(f"warning: {sentence}", file=sys.stderr)
+    changes = update_database(directory, parsed.rows, wait=not arguments.no_wait)
+    print("\n".join(summary(parsed, copies, directory, changes)))
+
+
+def summary(parsed: ParsedProfile, copies: Sequence[Path], directory: Path, changes: Sequence[FileChange]) -> list[str]:
+    """The lines that tell what was read, skipped and written."""
+    from tools.perf_data_collection.parsers.aggregation import INVALID_DURATIONS, SKIP_REASONS
+
+    read = parsed.aggregation
+    bad_lines = parsed.malformed + parsed.truncated
+    lines = [
+        f"Read {len(parsed.files)} files, {read.rows_read + bad_lines} rows: {read.rows_used} used, "
+        f"{read.rows_read - read.rows_used + bad_lines} skipped."
+    ]
+    skipped = [(read.skipped[reason], reason) for reason in SKIP_REASONS if read.skipped[reason]]
+    if parsed.malformed:
+        skipped.append((parsed.malformed, "lines with another number of cells than the header"))
+    if parsed.truncated:
+        skipped.append((parsed.truncated, "last lines cut off in the middle"))
+    lines += [f"  skipped {count:>9}  {reason}" for count, reason in skipped]
+    invalid = sum(read.skipped[reason] for reason in INVALID_DURATIONS)
+    if invalid:
+        lines.append(f"  {invalid} invalid durations entered no statistic.")
+    if copies:
+        lines.append(f"  {len(copies)} op_summary files left out: the kernel_details beside them are copies of them.")
+    if parsed.unusable:
+        lines.append(f"  {len(parsed.unusable)} files could not be used, see the warnings.")
+    counts = [change.rows for change in changes]
+    lines += [
+        f"Database {directory}",
+        f"  files: {sum(change.created for change in changes)} new, "
+        f"{sum(change.written and not change.created for change in changes)} updated, "
+        f"{sum(not change.written for change in changes)} unchanged",
+        f"  rows:  {sum(count.new for count in counts)} new, {sum(count.updated for count in counts)} updated, "
+        f"{sum(count.unchanged for count in counts)} unchanged",
+    ]
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())
