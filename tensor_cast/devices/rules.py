@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tensor_cast.devices.profile import CollectiveCost, KernelClass, KernelCost
 
-# Half the fixed time of the measured families and about their median efficiencies; see docs/devices.md.
+# About the median of the measured families (Ascend A3, NVIDIA Ampere, Hopper, Blackwell, Ada).
 KERNELS: dict[KernelClass, KernelCost] = {
     "matmul": KernelCost(0.70, 0.80, 0.50, 5e-6, 128, 128),
     "grouped_matmul": KernelCost(0.70, 0.80, 0.50, 12e-6, 128, 128),

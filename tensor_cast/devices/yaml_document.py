@@ -21,6 +21,8 @@ SIZE_LIMIT = 2**20
 _INTEGER = re.compile(r"[-+]?[0-9][0-9_]*")
 # YAML 1.1, which PyYAML reads, takes 1.6e12 without a sign in the exponent for text; YAML 1.2 (10.3.2) does not.
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+# What PyYAML resolves untagged values to.
+_TAGS = {"map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge", "value"}
 _WORDS: dict[str, object] = {
     "": None,
     "~": None,
@@ -113,8 +115,10 @@ def _value(path: Path, node: Node, at: str, lines: dict[str, int], seen: set[int
             f"{path}:{line}: {at[2:]}: anchors and aliases are not read; write the values out, or under `defaults`."
         )
     seen.add(id(node))
+    if node.tag.removeprefix("tag:yaml.org,2002:") not in _TAGS:
+        raise ModelingError(f"{path}:{line}: the tag {node.tag} is not read; write a plain value.")
     if isinstance(node, ScalarNode):
-        return _scalar(path, node)
+        return _scalar(node)
     if isinstance(node, SequenceNode):
         return [_value(path, item, f"{at}[{index}]", lines, seen) for index, item in enumerate(node.value)]
     assert isinstance(node, MappingNode)
@@ -135,11 +139,8 @@ def _items(path: Path, node: MappingNode, at: str, lines: dict[str, int]) -> Ite
         yield key, child
 
 
-def _scalar(path: Path, node: ScalarNode) -> object:
+def _scalar(node: ScalarNode) -> object:
     text: str = node.value
-    if not node.tag.startswith("tag:yaml.org,2002:"):
-        line = node.start_mark.line + 1
-        raise ModelingError(f"{path}:{line}: the tag {node.tag} is not read; write a plain value.")
     if node.style in ('"', "'", "|", ">"):
         return text
     if text.casefold() in _WORDS:
