@@ -1,0 +1,255 @@
+"""How the work is spread over devices and quantised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensor_cast.dtypes import ACTIVATION_DTYPES, canonical_dtype
+from tensor_cast.errors import ModelingError
+from tensor_cast.quantization import LinearScheme, attention_dtype, linear_scheme
+
+
+@dataclass(frozen=True)
+class RankGroup:
+    """Ranks that communicate: ``size`` of them, ``stride`` apart in the rank order."""
+
+    size: int
+    stride: int = 1
+
+
+@dataclass(frozen=True)
+class Parallelism:
+    """Concrete parallel sizes. Ranks are numbered with tensor parallelism innermost, then data, then pipeline.
+
+    ``expert_groups`` x ``moe_tp`` x ``moe_dp`` share out a pipeline stage's ranks for routed experts, expert-parallel
+    ranks ``moe_tp`` apart.
+    """
+
+    world: int
+    tp: int
+    dp: int
+    pp: int
+    ep: int
+    moe_tp: int
+    moe_dp: int
+    mlp_tp: int
+    o_proj_tp: int
+    lmhead_tp: int
+    dcp: int
+
+    @property
+    def stage(self) -> int:
+        """Ranks of one pipeline stage."""
+        return self.tp * self.dp
+
+    @property
+    def moe_group(self) -> int:
+        """Ranks that hold one replica of the routed experts."""
+        return self.ep * self.moe_tp
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """Parallel sizes, quantisation and fusions. A size of ``None`` follows from the others.
+
+    Args:
+        world_size: devices in all. Over 1, at least one of ``tp_size``, ``dp_size``, ``pp_size``, ``ep_size`` must say
+            how they are used.
+        tp_size, dp_size, pp_size: tensor, data and pipeline parallelism of the dense part; their product is the world.
+        ep_size, moe_tp_size, moe_dp_size: expert, tensor and data parallelism of routed experts; times ``pp_size``
+            they make the world.
+        mlp_tp_size, o_proj_tp_size, lmhead_tp_size: tensor parallelism of dense MLPs, of attention's output
+            projection and of the output head where it differs from ``tp_size``.
+        dcp_size: decode context parallelism: ranks of a TP group that share out the tokens of the KV cache.
+        enable_sequence_parallel: norms and residuals on a share of the tokens: reduce-scatter and all-gather
+            replace the all-reduce.
+        enable_shared_expert_tp: shared experts sharded over the TP group although routed experts are expert parallel.
+        enable_redundant_experts: one spare copy of an expert on every expert-parallel rank.
+        quantize_linear: scheme of linear layers, by name (``LINEAR_SCHEMES``).
+        quantize_non_expert_linear: scheme of all linear layers but routed experts; ``None``: the same.
+        quantize_lmhead: whether the output head is quantised too.
+        quantize_attention: ``DISABLED``, ``INT8`` or ``FP8``: KV cache and attention products.
+        dtype: format of hidden states and of unquantised weights; ``None``: the model's own.
+        compile: fuse kernels as a serving engine's graph mode does.
+        block_size: tokens of a KV cache block; sequences occupy whole blocks.
+    """
+
+    world_size: int = 1
+    tp_size: int | None = None
+    dp_size: int | None = None
+    pp_size: int | None = None
+    ep_size: int | None = None
+    moe_tp_size: int | None = None
+    moe_dp_size: int | None = None
+    mlp_tp_size: int | None = None
+    o_proj_tp_size: int | None = None
+    lmhead_tp_size: int | None = None
+    dcp_size: int | None = None
+    enable_sequence_parallel: bool = False
+    enable_shared_expert_tp: bool = False
+    enable_redundant_experts: bool = False
+    quantize_linear: str = "DISABLED"
+    quantize_non_expert_linear: str | None = None
+    quantize_lmhead: bool = False
+    quantize_attention: str = "DISABLED"
+    mxfp4_group_size: int = 32
+    dtype: str | None = None
+    compile: bool = False
+    enable_multistream: bool = False
+    enable_matmul_allreduce: bool = False
+    enable_dispatch_ffn_combine: bool = False
+    block_size: int = 1
+
+    def __post_init__(self) -> None:
+        sizes = [name for name in self.__dataclass_fields__ if name.endswith("_size")]
+        for name in sizes:
+            size = getattr(self, name)
+            if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+                raise ModelingError(f"{name} must be a whole number of at least 1, got {size!r}.")
+        linear_scheme(self.quantize_linear)
+        linear_scheme(self.quantize_non_expert_linear or self.quantize_linear)
+        attention_dtype(self.quantize_attention)
+        if self.dtype is not None:
+            name = canonical_dtype(self.dtype)
+            if name not in ACTIVATION_DTYPES:
+                raise ModelingError(
+                    f"dtype {self.dtype!r} is not one of hidden states: {', '.join(ACTIVATION_DTYPES)}."
+                )
+            object.__setattr__(self, "dtype", name)
+        fusions = ("enable_multistream", "enable_matmul_allreduce", "enable_dispatch_ffn_combine")
+        asked = [name for name in fusions if getattr(self, name)]
+        if asked and not self.compile:
+            raise ModelingError(f"{asked[0]} is a fusion of compiled graphs: it needs compile (--compile).")
+
+    @property
+    def expert_scheme(self) -> LinearScheme:
+        """Quantisation of routed experts."""
+        return linear_scheme(self.quantize_linear, mxfp4_group_size=self.mxfp4_group_size)
+
+    @property
+    def dense_scheme(self) -> LinearScheme:
+        """Quantisation of every other linear layer."""
+        name = self.quantize_non_expert_linear or self.quantize_linear
+        return linear_scheme(name, mxfp4_group_size=self.mxfp4_group_size)
+
+    @property
+    def head_scheme(self) -> LinearScheme:
+        """Quantisation of the output head."""
+        return self.dense_scheme if self.quantize_lmhead else linear_scheme("DISABLED")
+
+    @property
+    def attention_dtype(self) -> str | None:
+        """Format of a quantised KV cache, ``None`` for the model's dtype."""
+        return attention_dtype(self.quantize_attention)
+
+    def parallelism(self, *, has_experts: bool) -> Parallelism:
+        """Concrete sizes, with what was left out derived.
+
+        Raises:
+            ModelingError: no strategy is given for a world over 1, the sizes do not multiply to the world, or an
+                expert size is given for a model without experts.
+        """
+        world = self.world_size
+        strategy = (self.tp_size, self.dp_size, self.pp_size, self.ep_size, self.moe_tp_size, self.moe_dp_size)
+        if world > 1 and all(size is None for size in strategy):
+            raise ModelingError(
+                f"A world size of {world} needs a strategy: give --tp-size, --dp-size, --pp-size or --ep-size."
+            )
+        pp = self.pp_size or 1
+        tp, dp = _dense_sizes(world, self.tp_size, self.dp_size, pp)
+        stage = tp * dp
+        if not has_experts:
+            for name in ("ep_size", "moe_tp_size", "moe_dp_size"):
+                size = getattr(self, name)
+                if size not in (None, 1):
+                    raise ModelingError(
+                        f"--{name.replace('_', '-')} {size} is given, but the model has no experts to share out."
+                    )
+            for flag in ("enable_redundant_experts", "enable_shared_expert_tp", "enable_dispatch_ffn_combine"):
+                if getattr(self, flag):
+                    raise ModelingError(f"{flag} is given, but the model has no experts.")
+            ep, moe_tp, moe_dp = 1, tp, dp
+        else:
+            ep, moe_tp, moe_dp = _expert_sizes(stage, self.ep_size, self.moe_tp_size, self.moe_dp_size)
+        return Parallelism(
+            world=world,
+            tp=tp,
+            dp=dp,
+            pp=pp,
+            ep=ep,
+            moe_tp=moe_tp,
+            moe_dp=moe_dp,
+            mlp_tp=_block_size("--mlp-tp-size", self.mlp_tp_size, tp, stage),
+            o_proj_tp=_block_size("--o-proj-tp-size", self.o_proj_tp_size, tp, stage, at_least_tp=True),
+            lmhead_tp=_block_size("--lmhead-tp-size", self.lmhead_tp_size, tp, stage),
+            dcp=_dcp_size(self.dcp_size, tp),
+        )
+
+
+def _dense_sizes(world: int, tp: int | None, dp: int | None, pp: int) -> tuple[int, int]:
+    """Tensor and data parallel sizes; the one left out takes what the others leave."""
+    if tp is None and dp is None:
+        tp = 1
+    if tp is None or dp is None:
+        given = (tp or dp or 1) * pp
+        rest, over = divmod(world, given)
+        if over or not rest:
+            name = "dp" if tp is None else "tp"
+            raise ModelingError(
+                f"--world-size {world} is not a multiple of {name} {tp or dp} x pp {pp} = {given}: "
+                "parallel sizes must multiply to the world size."
+            )
+        tp, dp = (rest, dp) if tp is None else (tp, rest)
+    assert tp is not None
+    assert dp is not None
+    if tp * dp * pp != world:
+        raise ModelingError(f"tp {tp} x dp {dp} x pp {pp} = {tp * dp * pp}, but --world-size is {world}.")
+    return tp, dp
+
+
+def _expert_sizes(stage: int, ep: int | None, moe_tp: int | None, moe_dp: int | None) -> tuple[int, int, int]:
+    """Expert, expert-tensor and expert-data parallel sizes of a pipeline stage's ``stage`` ranks.
+
+    Left out: expert parallelism is 1, replicas are 1, and tensor parallelism takes the rest.
+    """
+    if ep is None and moe_tp is not None:
+        ep, over = divmod(stage, moe_tp * (moe_dp or 1))
+        if over or not ep:
+            raise ModelingError(
+                f"moe_tp {moe_tp} x moe_dp {moe_dp or 1} does not divide the {stage} ranks of a pipeline stage."
+            )
+    ep = ep or 1
+    if moe_tp is None:
+        moe_tp, over = divmod(stage, ep * (moe_dp or 1))
+        if over or not moe_tp:
+            raise ModelingError(
+                f"ep {ep} x moe_dp {moe_dp or 1} does not divide the {stage} ranks of a pipeline stage."
+            )
+    moe_dp = moe_dp or max(1, stage // (ep * moe_tp))
+    if ep * moe_tp * moe_dp != stage:
+        raise ModelingError(
+            f"ep {ep} x moe_tp {moe_tp} x moe_dp {moe_dp} = {ep * moe_tp * moe_dp}, "
+            f"but a pipeline stage has tp x dp = {stage} ranks."
+        )
+    return ep, moe_tp, moe_dp
+
+
+def _block_size(flag: str, size: int | None, tp: int, stage: int, *, at_least_tp: bool = False) -> int:
+    """A block's own tensor-parallel size: it nests with ``tp`` and fits in the stage."""
+    if size is None:
+        return tp
+    smaller, larger = sorted((size, tp))
+    if larger % smaller:
+        raise ModelingError(f"{flag} {size} and --tp-size {tp} do not nest: one must be a multiple of the other.")
+    if stage % size:
+        raise ModelingError(f"{flag} {size} does not divide the {stage} ranks of a pipeline stage.")
+    if at_least_tp and size < tp:
+        raise ModelingError(f"{flag} {size} is less than --tp-size {tp}, over which the attention heads are split.")
+    return size
+
+
+def _dcp_size(size: int | None, tp: int) -> int:
+    size = size or 1
+    if tp % size:
+        raise ModelingError(f"--dcp-size {size} does not divide --tp-size {tp}, whose ranks it shares the cache among.")
+    return size

@@ -1,0 +1,152 @@
+"""What a layer needs while it writes its kernels: the graph, the deployment and this step's tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from tensor_cast.deployment import Deployment, Parallelism, RankGroup
+from tensor_cast.errors import ModelingError
+from tensor_cast.graph import Graph
+from tensor_cast.ops import Collective, CollectiveKind, Elementwise, Op, Tensor
+from tensor_cast.quantity import Quantity, ceil_div
+
+
+@dataclass
+class Build:
+    """One rank's view of one step.
+
+    ``queries`` sequences, each with ``query_length`` new tokens after ``cached_length`` tokens that the KV cache
+    already holds, are what this rank's tensor-parallel group works on; all three may be arrays.
+    """
+
+    graph: Graph
+    deployment: Deployment
+    parallel: Parallelism
+    dtype: str
+    queries: Quantity
+    query_length: Quantity
+    cached_length: Quantity
+    decode: bool
+    _weights: dict[tuple[str, str], Tensor] = field(default_factory=dict)
+    _quantized: dict[tuple[Tensor, str], tuple[Tensor, ...]] = field(default_factory=dict)
+    _scope: str = ""
+
+    @property
+    def tokens(self) -> Quantity:
+        """New tokens of the tensor-parallel group."""
+        return self.queries * self.query_length
+
+    @property
+    def compile(self) -> bool:
+        """Whether kernels are fused."""
+        return self.deployment.compile
+
+    @property
+    def tp(self) -> int:
+        """Ranks that share attention heads."""
+        return self.parallel.tp
+
+    @property
+    def tp_group(self) -> RankGroup:
+        """The tensor-parallel ranks."""
+        return RankGroup(self.parallel.tp, 1)
+
+    @property
+    def sequence_parallel(self) -> bool:
+        """Whether residuals hold a share of the tokens."""
+        return self.deployment.enable_sequence_parallel and self.tp > 1
+
+    @property
+    def residual_tokens(self) -> Quantity:
+        """Tokens of the residual stream on this rank."""
+        return ceil_div(self.tokens, self.tp) if self.sequence_parallel else self.tokens
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Weights named inside are shared by all uses of the same scope."""
+        outer, self._scope = self._scope, name
+        try:
+            yield
+        finally:
+            self._scope = outer
+
+    def with_query_length(self, query_length: Quantity, cached_length: Quantity) -> Build:
+        """The same build for other tokens a sequence; weights and graph stay shared."""
+        return replace(self, query_length=query_length, cached_length=cached_length)
+
+    def emit(self, op: Op) -> None:
+        """Append a kernel."""
+        self.graph.emit(op)
+
+    def weight(self, part: str, shape: tuple[Quantity, ...], dtype: str | None = None) -> Tensor:
+        """The weight called ``part`` of the open scope, made at its first use."""
+        key = (self._scope, part)
+        if key not in self._weights:
+            self._weights[key] = Tensor(shape, dtype or self.dtype, "weight", part)
+        return self._weights[key]
+
+    def activation(self, *shape: Quantity, dtype: str | None = None) -> Tensor:
+        """A new activation."""
+        return Tensor(shape, dtype or self.dtype)
+
+    def elementwise(
+        self,
+        name: str,
+        part: str,
+        inputs: tuple[Tensor, ...],
+        outputs: tuple[Tensor, ...],
+        *,
+        flops_per_element: float,
+        elements: Quantity | None = None,
+    ) -> None:
+        """Emit a vector kernel of ``flops_per_element`` on each element of its first input (or on ``elements``)."""
+        count = inputs[0].elements if elements is None else elements
+        self.emit(Elementwise(name=name, part=part, inputs=inputs, outputs=outputs, flops=flops_per_element * count))
+
+    def communicate(
+        self, kind: CollectiveKind, part: str, x: Tensor, group: RankGroup, shape: tuple[Quantity, ...]
+    ) -> Tensor:
+        """Emit a collective on ``x`` that leaves this rank with a tensor of ``shape``; on a group of one, nothing."""
+        if group.size == 1:
+            return x
+        out = Tensor(shape, x.dtype)
+        self.emit(
+            Collective(
+                name=kind,
+                part=part,
+                kind=kind,
+                inputs=(x,),
+                outputs=(out,),
+                message_bytes=out.bytes if kind == "all_gather" else x.bytes,
+                group_size=group.size,
+                stride=group.stride,
+            )
+        )
+        return out
+
+
+def shard(total: int, ranks: int, what: str, flag: str) -> int:
+    """``total`` split over ``ranks``.
+
+    Raises:
+        ModelingError: it does not divide.
+    """
+    share, rest = divmod(total, ranks)
+    if rest:
+        raise ModelingError(f"{flag} {ranks} does not divide the {total} {what}.")
+    return share
+
+
+def shard_or_replicate(total: int, ranks: int, what: str, flag: str) -> int:
+    """``total`` heads split over ``ranks``; with fewer heads than ranks, one each, on several ranks.
+
+    Raises:
+        ModelingError: neither divides the other.
+    """
+    if total >= ranks:
+        return shard(total, ranks, what, flag)
+    if ranks % total:
+        raise ModelingError(f"{flag} {ranks} is not a multiple of the {total} {what}, which it must replicate evenly.")
+    return 1

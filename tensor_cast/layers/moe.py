@@ -1,0 +1,310 @@
+"""Mixture of experts: routing, dispatch, grouped products, combination, for every way of sharing experts out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensor_cast.deployment import RankGroup
+from tensor_cast.errors import ModelingError
+from tensor_cast.layers.build import Build, shard
+from tensor_cast.layers.feed_forward import SWIGLU_FLOPS, gated_activation
+from tensor_cast.layers.linear import DYNAMIC_QUANT_FLOPS, gather_tokens, linear, quantize, reduce_partial
+from tensor_cast.ops import Collective, Elementwise, GroupedMatMul, Op, Overlapped, Tensor
+from tensor_cast.quantity import Quantity, ceil_div
+from tensor_cast.quantization import LinearScheme, linear_scheme
+
+# Score, compare and normalise each expert's logit.
+GATING_FLOPS_PER_LOGIT = 6.0
+UNQUANTIZED = linear_scheme("DISABLED")
+
+
+def expected_distinct(experts: int, experts_per_token: int, tokens: Quantity) -> Quantity:
+    """Experts that at least one of ``tokens`` picks, each picking ``experts_per_token`` of ``experts`` at random.
+
+    ``E (1 - (1 - k/E)^T)``: an expert is missed by one token with probability ``1 - k/E``.
+    """
+    return experts * (1.0 - np.power(1.0 - experts_per_token / experts, tokens))
+
+
+@dataclass(frozen=True)
+class MixtureOfExperts:
+    """A router picks ``experts_per_token`` of ``experts`` gated blocks of ``intermediate``; routing is balanced.
+
+    ``shared_intermediate`` is the width of all shared experts together, 0 for none; ``shared_gate`` scales their
+    output by a learned sigmoid (Qwen). ``expert_bias`` and ``router_bias`` as in gpt-oss.
+    """
+
+    hidden: int
+    experts: int
+    experts_per_token: int
+    intermediate: int
+    shared_intermediate: int = 0
+    shared_gate: bool = False
+    expert_bias: bool = False
+    router_bias: bool = False
+
+    def forward(self, build: Build, x: Tensor, dense: LinearScheme, expert: LinearScheme) -> Tensor:
+        """Residual rows of hidden -> the same. ``expert`` quantises routed experts, ``dense`` the shared ones."""
+        plan, tp = build.parallel, build.tp
+        if max(plan.moe_group, tp) % min(plan.moe_group, tp):
+            raise ModelingError(
+                f"ep {plan.ep} x moe_tp {plan.moe_tp} = {plan.moe_group} ranks hold the experts, which neither divides "
+                f"nor is a multiple of --tp-size {tp}: choose sizes that nest."
+            )
+        if plan.ep > 1 and plan.moe_group > tp:
+            return self._dispatched(build, x, dense, expert)
+        x = gather_tokens(build, x, "moe.gather")
+        if plan.moe_group == tp:
+            return self._replicated(build, x, dense, expert)
+        if plan.moe_group > tp:
+            return self._met(build, x, dense, expert)
+        return self._sliced(build, x, dense, expert)
+
+    def _replicated(self, build: Build, x: Tensor, dense: LinearScheme, expert: LinearScheme) -> Tensor:
+        """Every rank of the TP group has all tokens and computes its experts (or its columns of all of them)."""
+        with self._beside_shared(build, x, x.shape[0], dense, sharded=True) as shared:
+            partial = self._route_and_compute(build, x, x.shape[0], expert)
+        return reduce_partial(build, self._add(build, partial, shared), "moe.combine")
+
+    def _met(self, build: Build, x: Tensor, dense: LinearScheme, expert: LinearScheme) -> Tensor:
+        """Expert columns are split over data-parallel ranks too: their tokens meet, and the sums are scattered back."""
+        tp, rows, group = build.tp, x.shape[0], build.parallel.moe_group
+        own_rows = ceil_div(rows, tp)
+        with self._beside_shared(build, x, rows, dense, sharded=True) as shared:
+            met_rows = rows * (group // tp)
+            met = build.communicate(
+                "all_gather", "moe.dispatch", x, RankGroup(group // tp, tp), (met_rows, self.hidden)
+            )
+            partial = self._route_and_compute(build, met, met_rows, expert)
+            own = build.communicate("reduce_scatter", "moe.combine", partial, RankGroup(group), (own_rows, self.hidden))
+        if shared is not None:
+            shared = build.communicate("reduce_scatter", "moe.shared", shared, build.tp_group, (own_rows, self.hidden))
+        return self._gather_own(build, self._add(build, own, shared), rows)
+
+    def _sliced(self, build: Build, x: Tensor, dense: LinearScheme, expert: LinearScheme) -> Tensor:
+        """Experts are replicated inside the TP group: each replica takes a share of the tokens."""
+        tp, rows, group = build.tp, x.shape[0], build.parallel.moe_group
+        own_rows = ceil_div(rows, tp // group)
+        with self._beside_shared(build, x, rows, dense, sharded=True) as shared:
+            partial = self._route_and_compute(build, x.view(own_rows, self.hidden), own_rows, expert)
+            own = build.communicate("all_reduce", "moe.combine", partial, RankGroup(group), partial.shape)
+        whole = build.communicate("all_gather", "moe.combine", own, RankGroup(tp // group, group), (rows, self.hidden))
+        if shared is not None:
+            shared = build.communicate("all_reduce", "moe.shared", shared, build.tp_group, shared.shape)
+        whole = self._add(build, whole, shared)
+        return whole.view(build.residual_tokens, self.hidden) if build.sequence_parallel else whole
+
+    def _dispatched(self, build: Build, x: Tensor, dense: LinearScheme, expert: LinearScheme) -> Tensor:
+        """Expert parallelism over data-parallel ranks: each token travels to its experts' ranks and back."""
+        rows = build.tokens
+        own_rows = ceil_div(rows, build.tp)
+        sharded = build.deployment.enable_shared_expert_tp
+        own = x if build.sequence_parallel else x.view(own_rows, self.hidden)
+        everyone = gather_tokens(build, x, "moe.shared") if sharded and self.shared_intermediate else own
+        with self._beside_shared(build, everyone, everyone.shape[0], dense, sharded=sharded) as shared:
+            weights = self._gate(build, own)
+            combined = self._exchange(build, own, own_rows, weights, expert)
+        if sharded and shared is not None:
+            shared = build.communicate("reduce_scatter", "moe.shared", shared, build.tp_group, (own_rows, self.hidden))
+        return self._gather_own(build, self._add(build, combined, shared), rows)
+
+    def _exchange(self, build: Build, own: Tensor, own_rows: Quantity, weights: Tensor, expert: LinearScheme) -> Tensor:
+        """Dispatch, experts, combine; one fused kernel where the deployment asks for it."""
+        plan = build.parallel
+        copies = own_rows * self.experts_per_token
+        fused = build.deployment.enable_dispatch_ffn_combine
+        with contextlib.ExitStack() as stack:
+            captured = stack.enter_context(build.graph.capture()) if fused else []
+            sent = self._permute(build, own, copies, expert)
+            received = tuple(
+                build.communicate("all_to_all", "moe.dispatch", t, RankGroup(plan.ep, plan.moe_tp), t.shape)
+                for t in sent
+            )
+            group_rows = copies * plan.moe_tp
+            received = tuple(
+                build.communicate("all_gather", "moe.dispatch", t, RankGroup(plan.moe_tp), (group_rows, *t.shape[1:]))
+                for t in received
+            )
+            out = self._experts(build, received, group_rows, own_rows * plan.moe_group, expert)
+            out = build.communicate("reduce_scatter", "moe.combine", out, RankGroup(plan.moe_tp), (copies, self.hidden))
+            back = build.communicate("all_to_all", "moe.combine", out, RankGroup(plan.ep, plan.moe_tp), out.shape)
+            combined = self._unpermute(build, back, weights, own_rows)
+        if fused:
+            build.emit(_fuse(captured, own, combined))
+        return combined
+
+    def _route_and_compute(self, build: Build, x: Tensor, rows: Quantity, expert: LinearScheme) -> Tensor:
+        """Local experts on those of ``rows`` tokens that picked them, a token's results summed over local experts."""
+        weights = self._gate(build, x)
+        local_rows = rows * self.experts_per_token / build.parallel.ep
+        permuted = self._permute(build, x, local_rows, expert)
+        out = self._experts(build, permuted, local_rows, rows, expert)
+        return self._unpermute(build, out, weights, rows)
+
+    def _gate(self, build: Build, x: Tensor) -> Tensor:
+        """Router logits and the choice of experts: (rows, k) weights."""
+        logits = linear(
+            build,
+            x,
+            k=self.hidden,
+            n=self.experts,
+            part="moe.router",
+            scheme=UNQUANTIZED,
+            bias=self.router_bias,
+        )
+        weights = build.activation(x.shape[0], self.experts_per_token, dtype="float32")
+        chosen = build.activation(x.shape[0], self.experts_per_token, dtype="int32")
+        build.elementwise(
+            "moe_gating_top_k", "moe.router", (logits,), (weights, chosen), flops_per_element=GATING_FLOPS_PER_LOGIT
+        )
+        return weights
+
+    def _permute(self, build: Build, x: Tensor, copies: Quantity, scheme: LinearScheme) -> tuple[Tensor, ...]:
+        """Rows sorted by expert; compiled, already quantised."""
+        if not build.compile or not scheme.quantizes_activation:
+            out = build.activation(copies, self.hidden)
+            build.elementwise("moe_token_permute", "moe.permute", (x,), (out,), flops_per_element=0.0)
+            return quantize(build, out, scheme, "moe.permute")
+        values = build.activation(copies, self.hidden, dtype=scheme.activation_dtype)
+        outputs: tuple[Tensor, ...] = (values,)
+        if scheme.dynamic:
+            scales = ceil_div(self.hidden, scheme.group_size) if scheme.group_size else 1.0
+            outputs = (values, build.activation(copies, scales, dtype=scheme.scale_dtype))
+        build.elementwise(
+            "moe_token_permute_quant", "moe.permute", (x,), outputs, flops_per_element=DYNAMIC_QUANT_FLOPS
+        )
+        return outputs
+
+    def _unpermute(self, build: Build, x: Tensor, weights: Tensor, rows: Quantity) -> Tensor:
+        """Weighted sum of each token's results."""
+        out = build.activation(rows, self.hidden)
+        build.elementwise("moe_token_unpermute", "moe.unpermute", (x, weights), (out,), flops_per_element=2.0)
+        return out
+
+    def _experts(
+        self, build: Build, x: tuple[Tensor, ...], rows: Quantity, tokens: Quantity, scheme: LinearScheme
+    ) -> Tensor:
+        """``rows`` permuted rows through this rank's experts, chosen by ``tokens`` tokens in all."""
+        plan = build.parallel
+        local = shard(self.experts, plan.ep, "routed experts", "--ep-size")
+        width = shard(self.intermediate, plan.moe_tp, "columns of an expert", "--moe-tp-size")
+        active = expected_distinct(self.experts, self.experts_per_token, tokens) / plan.ep
+        stored = local + (1 if build.deployment.enable_redundant_experts else 0)
+        fuse_activation = build.compile and scheme.quantizes_activation
+        joint = self._grouped(
+            build, x, rows, active, stored, (self.hidden, 2 * width), "moe.gate_up", scheme, fused=fuse_activation
+        )
+        if fuse_activation:
+            activated = joint
+        else:
+            out = gated_activation(build, joint[0], width, "moe.activation", scheme)
+            activated = quantize(build, out, scheme, "moe.activation")
+        return self._grouped(build, activated, rows, active, stored, (width, self.hidden), "moe.down", scheme)[0]
+
+    def _grouped(
+        self,
+        build: Build,
+        x: tuple[Tensor, ...],
+        rows: Quantity,
+        active: Quantity,
+        stored: int,
+        shape: tuple[int, int],
+        part: str,
+        scheme: LinearScheme,
+        *,
+        fused: bool = False,
+    ) -> tuple[Tensor, ...]:
+        """One grouped product; ``fused`` with the gated activation and the quantisation of its result."""
+        k, n = shape
+        weights = [build.weight(part, (stored, k, n), scheme.weight_dtype)]
+        if scheme.quantizes_weight:
+            weights.append(build.weight(f"{part}.scale", (stored, scheme.scale_count(k, n)), scheme.scale_dtype))
+        if self.expert_bias:
+            weights.append(build.weight(f"{part}.bias", (stored, n)))
+        outputs: tuple[Tensor, ...] = (build.activation(rows, n),)
+        if fused:
+            values = build.activation(rows, n // 2, dtype=scheme.activation_dtype)
+            scales = ceil_div(n // 2, scheme.group_size) if scheme.group_size else 1.0
+            outputs = (
+                (values, build.activation(rows, scales, dtype=scheme.scale_dtype)) if scheme.dynamic else (values,)
+            )
+        name = "quant_grouped_matmul" if scheme.quantizes_activation else "grouped_matmul"
+        build.emit(
+            GroupedMatMul(
+                name="grouped_matmul_swiglu_quant" if fused else name,
+                part=part,
+                inputs=(*x, *weights),
+                outputs=outputs,
+                matrix_dtype=scheme.compute_dtype or build.dtype,
+                m=rows,
+                k=k,
+                n=n,
+                groups=stored,
+                active_groups=active,
+                epilogue_flops=(SWIGLU_FLOPS + DYNAMIC_QUANT_FLOPS) * rows * n / 2 if fused else 0.0,
+            )
+        )
+        return outputs
+
+    @contextlib.contextmanager
+    def _beside_shared(
+        self, build: Build, x: Tensor, rows: Quantity, scheme: LinearScheme, *, sharded: bool
+    ) -> Iterator[Tensor | None]:
+        """Emit the shared experts, on a stream of their own under ``enable_multistream``; yields their output."""
+        if not self.shared_intermediate:
+            yield None
+            return
+        if not build.deployment.enable_multistream:
+            yield self._shared(build, x, rows, scheme, sharded=sharded)
+            return
+        with build.graph.section():
+            with build.graph.side_stream():
+                shared = self._shared(build, x, rows, scheme, sharded=sharded)
+            yield shared
+
+    def _shared(self, build: Build, x: Tensor, rows: Quantity, scheme: LinearScheme, *, sharded: bool) -> Tensor:
+        """Shared experts: columns split over the TP group (a partial sum), or whole on this rank's own tokens."""
+        ranks = build.tp if sharded else 1
+        width = shard(self.shared_intermediate, ranks, "columns of the shared experts", "--tp-size")
+        joint = linear(build, x, k=self.hidden, n=2 * width, part="moe.shared_gate_up", scheme=scheme)
+        activated = gated_activation(build, joint, width, "moe.shared_activation", scheme)
+        out = linear(build, activated, k=width, n=self.hidden, part="moe.shared_down", scheme=scheme)
+        if not self.shared_gate:
+            return out
+        gate = linear(build, x, k=self.hidden, n=1, part="moe.shared_gate", scheme=UNQUANTIZED)
+        gated = build.activation(rows, self.hidden)
+        build.elementwise("sigmoid_mul", "moe.shared_gate", (out, gate), (gated,), flops_per_element=1.0)
+        return gated
+
+    def _add(self, build: Build, x: Tensor, shared: Tensor | None) -> Tensor:
+        if shared is None:
+            return x
+        out = build.activation(*x.shape)
+        build.elementwise("add", "moe.shared_add", (x, shared), (out,), flops_per_element=1.0)
+        return out
+
+    def _gather_own(self, build: Build, own: Tensor, rows: Quantity) -> Tensor:
+        """All tokens of the TP group from each rank's own, unless the residual stream is split anyway."""
+        if build.sequence_parallel:
+            return own
+        return build.communicate("all_gather", "moe.gather", own, build.tp_group, (rows, self.hidden))
+
+
+def _fuse(ops: list[Op], x: Tensor, out: Tensor) -> Overlapped:
+    """Dispatch, grouped products and combine as one kernel that hides communication under compute."""
+    compute = tuple(op for op in ops if not isinstance(op, Collective))
+    weights = tuple(t for op in compute for t in op.inputs if t.role == "weight")
+    grouped = next(op for op in compute if not isinstance(op, Elementwise))
+    return Overlapped(
+        name="dispatch_ffn_combine",
+        part="moe.experts",
+        inputs=(x, *weights),
+        outputs=(out,),
+        matrix_dtype=grouped.matrix_dtype,
+        compute=compute,
+        collectives=tuple(op for op in ops if isinstance(op, Collective)),
+    )

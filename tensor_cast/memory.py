@@ -1,0 +1,127 @@
+"""Memory of the fullest rank: weights, KV cache, recurrent state, activations, and whether it fits."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensor_cast.deployment import Deployment
+from tensor_cast.devices.profile import DeviceProfile
+from tensor_cast.models.decoder import DecoderStep
+from tensor_cast.models.spec import ModelSpec
+from tensor_cast.ops import Tensor
+from tensor_cast.quantity import Quantity
+from tensor_cast.workload import TextWorkload
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes on the fullest rank. ``available_bytes`` is what is left, negative when it does not fit."""
+
+    weights_bytes: Quantity
+    kv_cache_bytes: Quantity
+    state_bytes: Quantity
+    activation_bytes: Quantity
+    reserved_bytes: float
+    device_bytes: float
+
+    @property
+    def used_bytes(self) -> Quantity:
+        """All of it."""
+        return self.weights_bytes + self.kv_cache_bytes + self.state_bytes + self.activation_bytes + self.reserved_bytes
+
+    @property
+    def available_bytes(self) -> Quantity:
+        """What the device has left."""
+        return self.device_bytes - self.used_bytes
+
+    @property
+    def fits(self) -> Quantity:
+        """Whether it fits: a bool, or an array of them."""
+        return np.greater_equal(self.available_bytes, 0.0)
+
+
+def stage_layers(layers: int, stages: int) -> list[range]:
+    """Decoder layers of each pipeline stage: as even as possible, the first stages taking the remainder."""
+    base, extra = divmod(layers, stages)
+    bounds = [0]
+    for stage in range(stages):
+        bounds.append(bounds[-1] + base + (1 if stage < extra else 0))
+    return [range(start, end) for start, end in itertools.pairwise(bounds)]
+
+
+def text_memory(
+    spec: ModelSpec,
+    step: DecoderStep,
+    workload: TextWorkload,
+    deployment: Deployment,
+    device: DeviceProfile,
+    *,
+    reserved_bytes: float = 0.0,
+) -> MemoryEstimate:
+    """Memory of the fullest rank of a deployment: the pipeline stage with the largest sum of weights and caches."""
+    stages = stage_layers(len(spec.layers), step.parallel.pp)
+    weights = [_stage_weights(step, layers, first=i == 0, last=i == len(stages) - 1) for i, layers in enumerate(stages)]
+    caches = [
+        _stage_cache(spec, step, workload, deployment, layers, last=i == len(stages) - 1)
+        for i, layers in enumerate(stages)
+    ]
+    kv, state = zip(*caches, strict=True)
+    totals = np.stack(np.broadcast_arrays(*(w + k + s for w, k, s in zip(weights, kv, state, strict=True))))
+    fullest = np.argmax(totals, axis=0)
+    return MemoryEstimate(
+        weights_bytes=_pick(weights, fullest),
+        kv_cache_bytes=_pick(kv, fullest),
+        state_bytes=_pick(state, fullest),
+        activation_bytes=step.graph.peak_activation_bytes(),
+        reserved_bytes=reserved_bytes,
+        device_bytes=device.memory_bytes,
+    )
+
+
+def _pick(values: list[Quantity] | tuple[Quantity, ...], index: np.ndarray) -> Quantity:
+    if len(values) == 1:
+        return values[0]
+    stacked = np.stack(np.broadcast_arrays(*values, np.zeros(index.shape))[:-1])
+    picked = np.take_along_axis(stacked, index[np.newaxis], axis=0)[0]
+    return float(picked) if picked.ndim == 0 else picked
+
+
+def _stage_weights(step: DecoderStep, layers: range, *, first: bool, last: bool) -> Quantity:
+    """Weight bytes of one rank of a stage: its layers, the embedding on the first, head and drafting on the last."""
+    seen: dict[Tensor, None] = {}
+    total: Quantity = 0.0
+    for block in step.graph.blocks:
+        if block.layers:
+            copies = sum(index in layers for index in block.layers)
+        elif block.name == "embedding":
+            copies = 1 if first else 0
+        else:
+            copies = block.weight_copies if last else 0
+        if not copies:
+            continue
+        for weight in block.weights():
+            if weight not in seen:
+                seen[weight] = None
+                total = total + copies * weight.bytes
+    return total
+
+
+def _stage_cache(
+    spec: ModelSpec, step: DecoderStep, workload: TextWorkload, deployment: Deployment, layers: range, *, last: bool
+) -> tuple[Quantity, Quantity]:
+    """KV cache and state bytes of one rank of a stage, for all sequences of its data-parallel share."""
+    dtype = deployment.attention_dtype or step.dtype
+    kinds = [(layer, sum(index in layers for index in indices)) for layer, indices in spec.layer_kinds().items()]
+    if last and spec.mtp_layer is not None and workload.num_mtp_tokens:
+        kinds.append((spec.mtp_layer, min(spec.mtp_modules, workload.num_mtp_tokens)))
+    kv: Quantity = 0.0
+    state: Quantity = 0.0
+    for layer, count in kinds:
+        cache = layer.attention.cache(step.parallel.tp, step.parallel.dcp)
+        per_sequence = cache.bytes_per_sequence(workload.sequence_length, dtype, deployment.block_size)
+        kv = kv + count * step.queries * per_sequence
+        state = state + count * step.queries * cache.state_bytes
+    return kv, state

@@ -1,0 +1,217 @@
+"""Typed reading of a ``config.json``: every key that a family reads is checked, every key that it does not is known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NoReturn
+
+from tensor_cast.errors import ModelingError
+
+_REQUIRED = object()
+
+HARMLESS_KEYS = frozenset(
+    [
+        "_attn_implementation_autoset",
+        "_name_or_path",
+        "add_cross_attention",
+        "architectures",
+        "attention_dropout",
+        "auto_map",
+        "bad_words_ids",
+        "begin_suppress_tokens",
+        "bos_token_id",
+        "cache_implementation",
+        "chunk_size_feed_forward",
+        "classifier_dropout",
+        "cross_attention_hidden_size",
+        "decoder_start_token_id",
+        "diversity_penalty",
+        "do_sample",
+        "dtype",
+        "early_stopping",
+        "embd_pdrop",
+        "encoder_no_repeat_ngram_size",
+        "eos_token_id",
+        "exponential_decay_length_penalty",
+        "finetuning_task",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "hidden_dropout",
+        "id2label",
+        "image_token_id",
+        "image_token_index",
+        "initializer_range",
+        "is_decoder",
+        "is_encoder_decoder",
+        "keep_last_n",
+        "label2id",
+        "length_penalty",
+        "max_length",
+        "max_position_embeddings",
+        "min_length",
+        "model_type",
+        "no_repeat_ngram_size",
+        "norm_eps",
+        "norm_topk_prob",
+        "num_beam_groups",
+        "num_beams",
+        "num_return_sequences",
+        "original_max_position_embeddings",
+        "output_attentions",
+        "output_hidden_states",
+        "output_router_logits",
+        "output_scores",
+        "pad_token_id",
+        "prefix",
+        "pretraining_tp",
+        "problem_type",
+        "pruned_heads",
+        "quantization_config",
+        "remove_invalid_values",
+        "repetition_penalty",
+        "resid_pdrop",
+        "return_dict",
+        "return_dict_in_generate",
+        "rms_norm_eps",
+        "rope_interleave",
+        "rope_parameters",
+        "rope_scaling",
+        "rope_theta",
+        "rope_local_base_freq",
+        "router_aux_loss_coef",
+        "router_jitter_noise",
+        "routed_scaling_factor",
+        "sep_token_id",
+        "seq_aux",
+        "suppress_tokens",
+        "task_specific_params",
+        "temperature",
+        "tf_legacy_loss",
+        "tie_encoder_decoder",
+        "tokenizer_class",
+        "top_k",
+        "top_p",
+        "torch_dtype",
+        "torchscript",
+        "transformers_version",
+        "typical_p",
+        "use_bfloat16",
+        "use_cache",
+        "video_token_id",
+        "vision_end_token_id",
+        "vision_start_token_id",
+        "scoring_func",
+        "topk_method",
+        "n_group",
+        "topk_group",
+        "aux_loss_alpha",
+        "ep_size",
+        "layer_norm_eps",
+        "initial_context_length",
+        "swiglu_limit",
+        "query_pre_attn_scalar",
+        "hidden_activation",
+        "hidden_act",
+        "attn_logit_softcapping",
+        "unk_token_id",
+        "experts_per_token",
+        "max_window_layers",
+        "sliding_window_size",
+        "for_llm_class",
+        "moe_norm_min",
+        "input_jitter_noise",
+        "attention_multiplier",
+    ]
+)
+"""Keys that change neither structure nor cost: tokens, training, generation, rotary frequencies."""
+
+
+class Config:
+    """A ``config.json`` object, read key by key with the path of each named in errors (``$.text_config.head_dim``).
+
+    JSON ``null`` counts as absent, as the reference implementations take it.
+    """
+
+    def __init__(self, values: dict[str, Any], *, where: str, path: str = "$") -> None:
+        self.values = values
+        self.where = where
+        self.path = path
+        self.read: set[str] = set()
+
+    def fail(self, key: str, expected: str) -> NoReturn:
+        """Raise for the value of ``key``."""
+        raise ModelingError(f"{self.where}: {self.path}.{key} is {self.values.get(key)!r:.60}, expected {expected}.")
+
+    def error(self, message: str) -> ModelingError:
+        """An error of the whole object: values that contradict each other."""
+        return ModelingError(f"{self.where}: {self.path}: {message}")
+
+    def has(self, key: str) -> bool:
+        """Whether ``key`` is present and not null; marks it as read."""
+        self.read.add(key)
+        return self.values.get(key) is not None
+
+    def integer(self, key: str, default: Any = _REQUIRED, *, minimum: int = 1) -> int:
+        """A whole number of at least ``minimum``; ``default`` where absent.
+
+        Raises:
+            ModelingError: absent without a default, not a whole number, or too small.
+        """
+        value = self._value(key, default, f"a whole number of at least {minimum}")
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum or value > 2**53:
+            self.fail(key, f"a whole number of at least {minimum}")
+        return value
+
+    def optional_integer(self, key: str, *, minimum: int = 1) -> int | None:
+        """A whole number, or ``None`` where absent."""
+        return self.integer(key, minimum=minimum) if self.has(key) else None
+
+    def number(self, key: str, default: Any = _REQUIRED) -> float:
+        """A finite number."""
+        value = self._value(key, default, "a number")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            self.fail(key, "a finite number")
+        return float(value)
+
+    def boolean(self, key: str, default: Any = _REQUIRED) -> bool:
+        """``true`` or ``false``."""
+        value = self._value(key, default, "true or false")
+        if not isinstance(value, bool):
+            self.fail(key, "true or false")
+        return value
+
+    def text(self, key: str, default: Any = _REQUIRED) -> str:
+        """A string."""
+        value = self._value(key, default, "a string")
+        if not isinstance(value, str):
+            self.fail(key, "a string")
+        return value
+
+    def items(self, key: str, length: int | None = None) -> list[Any] | None:
+        """A list, of ``length`` entries where given; ``None`` where absent."""
+        if not self.has(key):
+            return None
+        value = self.values[key]
+        if not isinstance(value, list) or (length is not None and len(value) != length):
+            self.fail(key, "a list" if length is None else f"a list of {length} entries")
+        return value
+
+    def child(self, key: str) -> Config:
+        """The object under ``key``."""
+        value = self._value(key, _REQUIRED, "an object")
+        if not isinstance(value, dict):
+            self.fail(key, "an object")
+        return Config(value, where=self.where, path=f"{self.path}.{key}")
+
+    def ignored(self) -> tuple[str, ...]:
+        """Keys that nothing has read and that are not known to be harmless, sorted."""
+        return tuple(sorted(key for key in self.values if key not in self.read and key not in HARMLESS_KEYS))
+
+    def _value(self, key: str, default: Any, expected: str) -> Any:
+        if self.has(key):
+            return self.values[key]
+        if default is _REQUIRED:
+            raise ModelingError(f"{self.where}: {self.path}.{key} is missing, expected {expected}.")
+        return default

@@ -1,0 +1,105 @@
+"""ModelSpec + workload + deployment -> Graph: the whole forward step of a decoder-only model, read top to bottom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensor_cast.deployment import Deployment, Parallelism, RankGroup
+from tensor_cast.errors import ModelingError
+from tensor_cast.graph import Graph
+from tensor_cast.layers.build import Build
+from tensor_cast.layers.linear import linear
+from tensor_cast.layers.norm import add_rms_norm, rms_norm
+from tensor_cast.models.spec import ModelSpec
+from tensor_cast.ops import Tensor
+from tensor_cast.quantity import Quantity, ceil_div
+from tensor_cast.workload import TextWorkload
+
+
+@dataclass(frozen=True)
+class DecoderStep:
+    """A built step: the kernels of one micro-batch on its way through all pipeline stages.
+
+    ``queries`` are the sequences of one data-parallel rank over all ``micro_batches``.
+    """
+
+    graph: Graph
+    parallel: Parallelism
+    dtype: str
+    queries: Quantity
+    micro_batches: Quantity
+
+
+def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> DecoderStep:
+    """The kernels of one step on one rank, the busiest where work does not divide.
+
+    Raises:
+        ModelingError: the parallel sizes do not fit the model.
+    """
+    parallel = deployment.parallelism(has_experts=spec.has_experts)
+    if parallel.pp > len(spec.layers):
+        raise ModelingError(f"--pp-size {parallel.pp} is more than the {len(spec.layers)} layers of {spec.name}.")
+    dtype = deployment.dtype or spec.dtype
+    queries = ceil_div(workload.num_queries, parallel.dp)
+    micro_batches = np.minimum(queries, parallel.pp)
+    b = Build(
+        graph=Graph(),
+        deployment=deployment,
+        parallel=parallel,
+        dtype=dtype,
+        queries=ceil_div(queries, micro_batches),
+        query_length=workload.computed_query_length,
+        cached_length=workload.cached_length,
+        decode=workload.decode,
+    )
+    with b.graph.block("embedding"):
+        x = residual = spec.vocabulary.embed(b)
+    for layer, indices in spec.layer_kinds().items():
+        name = f"layers.{indices[0]}" if len(indices) == 1 else f"layers.{indices[0]}-{indices[-1]}"
+        with b.graph.block(name, count=len(indices), layers=indices), b.scope(name):
+            x, residual = layer.forward(b, x, residual)
+    if parallel.pp > 1:
+        with b.graph.block("pipeline", count=parallel.pp - 1):
+            for tensor in (x, residual):
+                b.communicate("p2p", "pipeline", tensor, RankGroup(2, parallel.stage), tensor.shape)
+    with b.graph.block("head"), b.scope("head"):
+        x, _ = add_rms_norm(b, x, residual, "final_norm", width=spec.hidden)
+        if b.sequence_parallel:
+            x = b.communicate("all_gather", "lm_head", x, b.tp_group, (b.tokens, spec.hidden))
+        spec.vocabulary.logits(b, x)
+    if workload.num_mtp_tokens:
+        _draft(spec, b, x, workload.num_mtp_tokens)
+    return DecoderStep(b.graph, parallel, dtype, queries, micro_batches)
+
+
+def _draft(spec: ModelSpec, b: Build, hidden: Tensor, drafts: int) -> None:
+    """Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): one module pass a drafted token.
+
+    The first pass takes all tokens that the step verified, each later one the token drafted before.
+    """
+    if spec.mtp_layer is None:
+        raise ModelingError(f"--num-mtp-tokens {drafts} is given, but {spec.name} has no multi-token-prediction layer.")
+    passes = [("mtp.first", 1, b)]
+    if drafts > 1:
+        passes.append(("mtp.next", drafts - 1, b.with_query_length(1.0, b.cached_length + b.query_length)))
+    for name, count, step in passes:
+        copies = min(spec.mtp_modules, drafts)
+        with step.graph.block(name, count=count, weight_copies=copies), step.scope("mtp"):
+            _mtp_module(spec, step, hidden.view(step.residual_tokens, spec.hidden))
+
+
+def _mtp_module(spec: ModelSpec, b: Build, hidden: Tensor) -> None:
+    assert spec.mtp_layer is not None
+    embedded = rms_norm(b, spec.vocabulary.embed(b), "mtp.embedding_norm", width=spec.hidden)
+    normed = rms_norm(b, hidden, "mtp.hidden_norm", width=spec.hidden)
+    joint = b.activation(normed.shape[0], 2 * spec.hidden)
+    b.elementwise("concat", "mtp.concat", (embedded, normed), (joint,), flops_per_element=0.0)
+    scheme = b.deployment.dense_scheme
+    x = linear(b, joint, k=2 * spec.hidden, n=spec.hidden, part="mtp.projection", scheme=scheme)
+    x, residual = spec.mtp_layer.forward(b, x, x)
+    x, _ = add_rms_norm(b, x, residual, "mtp.final_norm", width=spec.hidden)
+    if b.sequence_parallel:
+        x = b.communicate("all_gather", "lm_head", x, b.tp_group, (b.tokens, spec.hidden))
+    spec.vocabulary.logits(b, x)

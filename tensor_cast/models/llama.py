@@ -1,0 +1,118 @@
+"""Llama and the dense models of its shape: Mistral, Qwen2, Qwen3, Phi-3/4, ERNIE 4.5."""
+
+from __future__ import annotations
+
+from tensor_cast.layers.attention import QKNorm
+from tensor_cast.layers.decoder_layer import DecoderLayer
+from tensor_cast.layers.feed_forward import FeedForward
+from tensor_cast.models import parts
+from tensor_cast.models.config import Config
+from tensor_cast.models.spec import ModelSpec
+
+
+def _dense(
+    config: Config,
+    name: str,
+    family: str,
+    *,
+    qkv_bias: bool,
+    output_bias: bool,
+    mlp_bias: bool = False,
+    qk_norm: QKNorm = "none",
+    tied_default: bool = False,
+    default_kv_heads: int | None = None,
+    default_head_dim: int | None = None,
+    window: int | None = None,
+    kinds: list[str] | None = None,
+) -> ModelSpec:
+    """A stack of equal layers, windowed where ``kinds`` says so (everywhere, when a window is all that is given)."""
+    count = config.integer("num_hidden_layers")
+    kinds = kinds or [parts.SLIDING if window else parts.FULL] * count
+    mlp = FeedForward(config.integer("hidden_size"), config.integer("intermediate_size"), bias=mlp_bias)
+
+    def layer(kind: str) -> DecoderLayer:
+        attention = parts.grouped_query_attention(
+            config,
+            default_kv_heads=default_kv_heads,
+            default_head_dim=default_head_dim,
+            qkv_bias=qkv_bias,
+            output_bias=output_bias,
+            qk_norm=qk_norm,
+            window=window if kind == parts.SLIDING else None,
+        )
+        return DecoderLayer(attention.hidden, attention, mlp)
+
+    return parts.spec(
+        config,
+        name=name,
+        family=family,
+        layers=tuple(layer(kind) for kind in kinds),
+        vocabulary=parts.vocabulary(config, tied_default=tied_default),
+    )
+
+
+def llama(config: Config, name: str) -> ModelSpec:
+    """Llama 1 to 3, Yi, CodeLlama and others that declare ``model_type: llama``."""
+    bias = config.boolean("attention_bias", False)
+    return _dense(config, name, "llama", qkv_bias=bias, output_bias=bias, mlp_bias=config.boolean("mlp_bias", False))
+
+
+def mistral(config: Config, name: str) -> ModelSpec:
+    """Mistral dense models; a window, where there is one, is on every layer."""
+    window = config.optional_integer("sliding_window")
+    return _dense(config, name, "mistral", qkv_bias=False, output_bias=False, default_kv_heads=8, window=window)
+
+
+def qwen2(config: Config, name: str) -> ModelSpec:
+    """Qwen2 and Qwen2.5: biases on queries, keys and values."""
+    window, kinds = _qwen_windows(config)
+    return _dense(config, name, "qwen2", qkv_bias=True, output_bias=False, window=window, kinds=kinds)
+
+
+def qwen3(config: Config, name: str) -> ModelSpec:
+    """Qwen3 dense: an RMSNorm on every query and key head, no biases."""
+    window, kinds = _qwen_windows(config)
+    bias = config.boolean("attention_bias", False)
+    return _dense(
+        config,
+        name,
+        "qwen3",
+        qkv_bias=bias,
+        output_bias=bias,
+        qk_norm="head",
+        default_head_dim=128,
+        window=window,
+        kinds=kinds,
+    )
+
+
+def _qwen_windows(config: Config) -> tuple[int | None, list[str]]:
+    """Layers from ``max_window_layers`` on are windowed, if windows are in use at all."""
+    count = config.integer("num_hidden_layers")
+    window = config.optional_integer("sliding_window")
+    if not config.boolean("use_sliding_window", False) or window is None:
+        return None, [parts.FULL] * count
+    first = config.integer("max_window_layers", count, minimum=0)
+    default = [parts.SLIDING if index >= first else parts.FULL for index in range(count)]
+    return window, parts.layer_types(config, count, default)
+
+
+def phi3(config: Config, name: str) -> ModelSpec:
+    """Phi-3, Phi-3.5-mini and Phi-4; fused projections do not change what is computed."""
+    window = config.optional_integer("sliding_window")
+    return _dense(config, name, "phi3", qkv_bias=False, output_bias=False, window=window)
+
+
+def ernie45(config: Config, name: str) -> ModelSpec:
+    """ERNIE 4.5 dense."""
+    bias = config.boolean("use_bias", False)
+    return _dense(
+        config,
+        name,
+        "ernie4_5",
+        qkv_bias=bias,
+        output_bias=bias,
+        mlp_bias=bias,
+        tied_default=True,
+        default_head_dim=128,
+    )

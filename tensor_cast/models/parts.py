@@ -1,0 +1,133 @@
+"""Pieces of config reading that families share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensor_cast.dtypes import ACTIVATION_DTYPES, canonical_dtype
+from tensor_cast.layers.attention import GroupedQueryAttention, QKNorm
+from tensor_cast.layers.decoder_layer import DecoderLayer
+from tensor_cast.layers.embedding import Vocabulary
+from tensor_cast.layers.mla import LatentAttention
+from tensor_cast.models.config import Config
+from tensor_cast.models.spec import ModelSpec
+
+SLIDING, FULL, CHUNKED = "sliding_attention", "full_attention", "chunked_attention"
+
+
+def grouped_query_attention(
+    config: Config,
+    *,
+    default_kv_heads: int | None = None,
+    default_head_dim: int | None = None,
+    qkv_bias: bool = False,
+    output_bias: bool = False,
+    qk_norm: QKNorm = "none",
+    window: int | None = None,
+    chunk: int | None = None,
+    sinks: bool = False,
+) -> GroupedQueryAttention:
+    """Attention from the usual keys. ``head_dim`` is the config's own; absent, hidden over heads."""
+    hidden = config.integer("hidden_size")
+    heads = config.integer("num_attention_heads")
+    kv_heads = config.integer("num_key_value_heads", default_kv_heads or heads)
+    if heads % kv_heads:
+        config.fail("num_key_value_heads", f"a divisor of the {heads} attention heads")
+    head_dim = config.optional_integer("head_dim") or default_head_dim
+    if head_dim is None:
+        if hidden % heads:
+            config.fail("hidden_size", f"a multiple of the {heads} attention heads, or a head_dim beside it")
+        head_dim = hidden // heads
+    return GroupedQueryAttention(
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        qkv_bias=qkv_bias,
+        output_bias=output_bias,
+        qk_norm=qk_norm,
+        rope_dim=_rope_dim(config, head_dim),
+        window=window,
+        chunk=chunk,
+        sinks=sinks,
+    )
+
+
+def _rope_dim(config: Config, head_dim: int) -> int:
+    rotary = config.optional_integer("rotary_dim")
+    if rotary is not None:
+        return min(rotary, head_dim)
+    return int(head_dim * config.number("partial_rotary_factor", 1.0))
+
+
+def latent_attention(config: Config) -> LatentAttention:
+    """Multi-head latent attention from DeepSeek's keys. A null ``q_lora_rank`` is a single query projection."""
+    # num_key_value_heads equals the heads in every MLA config and decides nothing; nor does head_dim, which is derived.
+    for decided_elsewhere in ("num_key_value_heads", "head_dim", "qk_head_dim"):
+        config.has(decided_elsewhere)
+    return LatentAttention(
+        hidden=config.integer("hidden_size"),
+        heads=config.integer("num_attention_heads"),
+        q_lora_rank=config.optional_integer("q_lora_rank"),
+        kv_lora_rank=config.integer("kv_lora_rank"),
+        nope_dim=config.integer("qk_nope_head_dim"),
+        rope_dim=config.integer("qk_rope_head_dim"),
+        v_dim=config.integer("v_head_dim"),
+        bias=config.boolean("attention_bias", False),
+    )
+
+
+def vocabulary(config: Config, *, tied_default: bool = False, **options: Any) -> Vocabulary:
+    """Embedding and head; ``tied_default`` is the reference class's own default."""
+    return Vocabulary(
+        size=config.integer("vocab_size"),
+        hidden=config.integer("hidden_size"),
+        tied=config.boolean("tie_word_embeddings", tied_default),
+        **options,
+    )
+
+
+def layer_types(config: Config, layers: int, default: list[str]) -> list[str]:
+    """The kind of attention of each layer, from ``layer_types`` or the family's rule."""
+    given = config.items("layer_types", layers)
+    kinds = default if given is None else given
+    known = (SLIDING, FULL, CHUNKED)
+    if any(kind not in known for kind in kinds):
+        config.fail("layer_types", f"entries among {', '.join(known)}")
+    return kinds
+
+
+def model_dtype(config: Config) -> str:
+    """The checkpoint's dtype; bfloat16 where it does not say, as float32 checkpoints are served in bfloat16 too."""
+    name = config.text("dtype", config.text("torch_dtype", "bfloat16"))
+    dtype = canonical_dtype(name)
+    return dtype if dtype in ACTIVATION_DTYPES and dtype != "float32" else "bfloat16"
+
+
+def spec(
+    config: Config,
+    *,
+    name: str,
+    family: str,
+    layers: tuple[DecoderLayer, ...],
+    vocabulary: Vocabulary,
+    mtp_layer: DecoderLayer | None = None,
+    mtp_modules: int = 0,
+    ignored: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> ModelSpec:
+    """The finished description, once a family has read all it knows of ``config``."""
+    return ModelSpec(
+        name=name,
+        model_type=config.text("model_type", family),
+        family=family,
+        hidden=config.integer("hidden_size"),
+        vocabulary=vocabulary,
+        layers=layers,
+        dtype=model_dtype(config),
+        max_position_embeddings=config.optional_integer("max_position_embeddings"),
+        mtp_layer=mtp_layer,
+        mtp_modules=mtp_modules,
+        ignored_keys=(*ignored, *config.ignored()),
+        notes=notes,
+    )

@@ -1,0 +1,86 @@
+"""Analytic time of collectives on a grid of links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensor_cast.devices.profile import DeviceProfile, LinkLevel
+from tensor_cast.errors import ModelingError
+from tensor_cast.ops import Collective
+from tensor_cast.performance_model.roofline import KernelTime
+from tensor_cast.quantity import Quantity
+
+
+@dataclass(frozen=True)
+class LevelShare:
+    """Part of one level of links in a collective: ``peers`` meet over ``link``; ``reached`` members in all so far."""
+
+    link: LinkLevel
+    peers: int
+    reached: int
+
+
+def levels_of_group(device: DeviceProfile, size: int, stride: int) -> list[LevelShare]:
+    """Link levels that a group of ``size`` ranks, ``stride`` apart and aligned, communicates over, innermost first.
+
+    Raises:
+        ModelingError: the group does not fit in the device's interconnect.
+    """
+    span = size * stride
+    if span > device.interconnect.device_count:
+        raise ModelingError(
+            f"A group of {size} ranks {stride} apart spans {span} devices, but the interconnect of {device.name} joins "
+            f"{device.interconnect.device_count} ({' x '.join(map(str, device.interconnect.shape))})."
+        )
+    shares = []
+    block, reached = 1, 1
+    for link in reversed(device.interconnect.levels):
+        block *= link.size
+        members = min(size, max(1, block // stride))
+        if members > reached:
+            shares.append(LevelShare(link, -(-members // reached), members))
+            reached = members
+    return shares
+
+
+def outermost_link(device: DeviceProfile, op: Collective) -> LinkLevel:
+    """The farthest link that a collective crosses."""
+    return levels_of_group(device, op.group_size, op.stride)[-1].link
+
+
+def collective_time(op: Collective, device: DeviceProfile) -> KernelTime:
+    """Time of one collective.
+
+    Reductions and gathers run level by level (a reduce-scatter from the inner level outwards, an all-gather back): a
+    level of ``p`` peers moves ``(p - 1) / p`` of the data that is left to it, each peer sending to all others at once.
+    An all-to-all sends on each level what is meant for the members that only this level reaches; levels work at the
+    same time.
+
+    Raises:
+        ModelingError: the group does not fit in the device's interconnect.
+    """
+    shares = levels_of_group(device, op.group_size, op.stride)
+    cost = device.collective
+    seconds: Quantity = 0.0
+    latency = cost.fixed_s
+    remaining = op.message_bytes
+    for share in shares:
+        bandwidth = share.link.group_bandwidth(share.peers) * cost.link_efficiency
+        match op.kind:
+            case "all_reduce" | "all_gather" | "reduce_scatter":
+                passes = 2 if op.kind == "all_reduce" else 1
+                sent = remaining * (share.peers - 1) / share.peers
+                seconds = seconds + passes * sent / bandwidth
+                remaining = remaining / share.peers
+                latency += passes * share.link.latency_s
+            case "all_to_all":
+                before = share.reached // share.peers
+                sent = op.message_bytes * (share.reached - before) / op.group_size
+                seconds = np.maximum(seconds, sent / bandwidth)
+                latency += share.link.latency_s
+            case "p2p":
+                seconds = np.maximum(seconds, op.message_bytes / bandwidth)
+                latency = cost.fixed_s + share.link.latency_s
+    return KernelTime(0.0, 0.0, 0.0, seconds, latency)

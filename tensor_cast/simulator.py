@@ -1,0 +1,173 @@
+"""simulate(...) -> Estimate: build the step, time its kernels, measure its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tensor_cast.deployment import Deployment
+from tensor_cast.devices.profile import DeviceProfile
+from tensor_cast.errors import ModelingError
+from tensor_cast.estimate import CollectiveEstimate, Estimate, KernelEstimate
+from tensor_cast.graph import Block, Node
+from tensor_cast.memory import text_memory
+from tensor_cast.models.decoder import DecoderStep, build
+from tensor_cast.models.parameters import count_parameters
+from tensor_cast.models.spec import ModelSpec
+from tensor_cast.ops import Collective, Op, Overlapped
+from tensor_cast.performance_model.analytic import analytic_time
+from tensor_cast.performance_model.collectives import outermost_link
+from tensor_cast.performance_model.roofline import KernelTime
+from tensor_cast.quantity import Quantity
+from tensor_cast.workload import TextWorkload
+
+
+def simulate(
+    model: str | ModelSpec,
+    *,
+    device: str | DeviceProfile,
+    workload: TextWorkload,
+    deployment: Deployment | None = None,
+    reserved_bytes: float = 0.0,
+) -> Estimate:
+    """Time and memory of one step.
+
+    Args:
+        model: a catalog id, a path, a hub id, or a structure.
+        device: a profile or its name.
+        workload: the batch; its quantities may be arrays, and then so are all figures of the estimate.
+        deployment: parallel sizes and quantisation; by default one device, unquantised.
+        reserved_bytes: memory that something else keeps on each device.
+
+    Raises:
+        ModelingError: the request has no answer; the message says why.
+    """
+    deployment = deployment or Deployment()
+    spec = _spec(model)
+    profile = _profile(device)
+    _check_world(profile, deployment)
+    step = build(spec, workload, deployment)
+    kernels = [_price(block, node, profile) for block, node in step.graph.nodes()]
+    pipeline_wait = _pipeline_wait(step, workload, kernels)
+    if pipeline_wait is not None:
+        kernels.append(pipeline_wait)
+    parameters = count_parameters(spec)
+    return Estimate(
+        model=spec,
+        device=profile,
+        workload=workload,
+        deployment=deployment,
+        parallel=step.parallel,
+        dtype=step.dtype,
+        parameters_total=parameters.total,
+        parameters_active=parameters.active,
+        kernels=tuple(kernels),
+        collectives=tuple(_collectives(step, profile)),
+        memory=text_memory(spec, step, workload, deployment, profile, reserved_bytes=reserved_bytes),
+        warnings=tuple(_warnings(spec, workload, deployment)),
+    )
+
+
+def _spec(model: str | ModelSpec) -> ModelSpec:
+    if isinstance(model, ModelSpec):
+        return model
+    from tensor_cast.models import load_spec
+
+    return load_spec(model)
+
+
+def _profile(device: str | DeviceProfile) -> DeviceProfile:
+    if isinstance(device, DeviceProfile):
+        return device
+    from tensor_cast.devices import get_device
+
+    return get_device(device)
+
+
+def _check_world(device: DeviceProfile, deployment: Deployment) -> None:
+    joined = device.interconnect.device_count
+    if deployment.world_size > joined:
+        shape = " x ".join(map(str, device.interconnect.shape)) or "none"
+        raise ModelingError(
+            f"--world-size {deployment.world_size} is more than the {joined} devices that the interconnect of "
+            f"{device.name} joins ({shape}); describe a larger one in a profile of your own (--device-file)."
+        )
+
+
+def _price(block: Block, node: Node, device: DeviceProfile) -> KernelEstimate:
+    return KernelEstimate(
+        op=node.op,
+        block=block.name,
+        count=block.count,
+        stream=node.stream,
+        section=node.section,
+        time=analytic_time(node.op, device),
+        source="analytic",
+    )
+
+
+def _pipeline_wait(
+    step: DecoderStep, workload: TextWorkload, kernels: Sequence[KernelEstimate]
+) -> KernelEstimate | None:
+    """A prefill's wait for its other micro-batches: ``m - 1`` more through one stage, after the first is through.
+
+    Decode keeps the pipeline full (micro-batch i of the next step starts when it ends), so it does not wait.
+    """
+    if step.parallel.pp == 1 or workload.decode:
+        return None
+    path: Quantity = sum((kernel.total_s for kernel in kernels), start=0.0)
+    wait = (step.micro_batches - 1.0) * path / step.parallel.pp
+    op = Op(name="pipeline_wait", part="pipeline", inputs=(), outputs=())
+    time = KernelTime(0.0, 0.0, 0.0, 0.0, 0.0, wait)
+    return KernelEstimate(op=op, block="pipeline", count=1, stream=0, section=None, time=time, source="analytic")
+
+
+def _collectives(step: DecoderStep, device: DeviceProfile) -> list[CollectiveEstimate]:
+    found = []
+    for block, node in step.graph.nodes():
+        parts = node.op.collectives if isinstance(node.op, Overlapped) else (node.op,)
+        for op in parts:
+            if isinstance(op, Collective):
+                link = outermost_link(device, op)
+                seconds = analytic_time(op, device).total_s
+                hidden = isinstance(node.op, Overlapped)
+                found.append(
+                    CollectiveEstimate(
+                        name=op.kind,
+                        part=op.part,
+                        count=block.count,
+                        bytes=op.message_bytes,
+                        group_size=op.group_size,
+                        stride=op.stride,
+                        link=link.name,
+                        total_s=seconds * block.count,
+                        fused=hidden,
+                    )
+                )
+    return found
+
+
+def _warnings(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> list[str]:
+    messages = []
+    longest = float(np.max(workload.sequence_length))
+    limit = spec.max_position_embeddings
+    if limit is not None and longest > limit:
+        messages.append(
+            f"{longest:,.0f} tokens a sequence are more than the {limit:,} that {spec.name} is made for "
+            "(max_position_embeddings)."
+        )
+    if spec.ignored_keys:
+        messages.append(
+            f"Config keys that the family {spec.family} does not know, ignored: {', '.join(spec.ignored_keys)}."
+        )
+    if workload.num_mtp_tokens and not workload.mtp_acceptance_rate:
+        messages.append(
+            "No acceptance rate is given for the drafted tokens: one token a query is counted each step, a lower bound."
+        )
+    if spec.quantization and deployment.quantize_linear == "DISABLED":
+        messages.append(
+            f"The checkpoint is quantised ({spec.quantization}), but linear layers are priced unquantised, as asked."
+        )
+    messages.extend(spec.notes)
+    return messages

@@ -1,0 +1,104 @@
+"""How much is computed: the batch of one forward step. Every number may be an array: a sweep is one workload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensor_cast.errors import ModelingError
+from tensor_cast.quantity import Quantity, quantity
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextWorkload:
+    """One step of a language model over a batch.
+
+    Args:
+        num_queries: sequences in flight over the whole deployment; data-parallel ranks share them.
+        query_length: new tokens a sequence in this step. A prefill's prompt, a decode's 1, or the tokens that a
+            speculative decode verifies (``num_mtp_tokens + 1``).
+        context_length: tokens of the sequence that are already in the KV cache.
+        decode: whether this is a decode step (which decides the attention kernel and what is reported: TPOT, not TTFT).
+        prefix_cache_hit_rate: share of a prefill's ``query_length`` that is found in the prefix cache, 0 to 1.
+        num_mtp_tokens: tokens that the model's multi-token-prediction layers draft in a step.
+        mtp_acceptance_rate: probability that a drafted token is accepted, given that all before it were; one rate, or
+            one for each drafted token.
+
+    Raises:
+        ModelingError: a value is not a whole number in its range, or the combination has no meaning.
+    """
+
+    num_queries: Quantity
+    query_length: Quantity
+    context_length: Quantity = 0.0
+    decode: bool = False
+    prefix_cache_hit_rate: float = 0.0
+    num_mtp_tokens: int = 0
+    mtp_acceptance_rate: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, minimum in (("num_queries", 1), ("query_length", 1), ("context_length", 0)):
+            object.__setattr__(self, name, quantity(getattr(self, name), name, minimum=minimum))
+        try:
+            np.broadcast_shapes(*(np.shape(x) for x in (self.num_queries, self.query_length, self.context_length)))
+        except ValueError:
+            raise ModelingError(
+                "num_queries, query_length and context_length are arrays of shapes "
+                f"{np.shape(self.num_queries)}, {np.shape(self.query_length)} and {np.shape(self.context_length)}, "
+                "which do not broadcast together."
+            ) from None
+        if not 0.0 <= self.prefix_cache_hit_rate < 1.0:
+            raise ModelingError(
+                f"prefix_cache_hit_rate must be at least 0 and less than 1, got {self.prefix_cache_hit_rate:g}."
+            )
+        if self.decode and np.any(np.less(self.context_length, 1)):
+            raise ModelingError("A decode step needs context_length of at least 1: the tokens it attends to.")
+        if self.decode and self.prefix_cache_hit_rate:
+            raise ModelingError("prefix_cache_hit_rate belongs to a prefill: a decode has no prompt left to compute.")
+        if self.num_mtp_tokens < 0:
+            raise ModelingError(f"num_mtp_tokens must be at least 0, got {self.num_mtp_tokens}.")
+        if self.num_mtp_tokens and not self.decode:
+            raise ModelingError("num_mtp_tokens belongs to a decode step: a prefill drafts nothing.")
+        rates = self.mtp_acceptance_rate
+        if any(not 0.0 <= rate <= 1.0 for rate in rates):
+            raise ModelingError(f"mtp_acceptance_rate must lie between 0 and 1, got {list(rates)}.")
+        if rates and len(rates) not in (1, self.num_mtp_tokens):
+            raise ModelingError(
+                f"mtp_acceptance_rate has {len(rates)} values for {self.num_mtp_tokens} drafted tokens: "
+                "give one rate, or one a token."
+            )
+
+    @property
+    def computed_query_length(self) -> Quantity:
+        """New tokens a sequence that are really computed: what the prefix cache does not hold, at least one."""
+        if not self.prefix_cache_hit_rate:
+            return self.query_length
+        return np.maximum(self.query_length - np.floor(self.query_length * self.prefix_cache_hit_rate), 1.0)
+
+    @property
+    def cached_length(self) -> Quantity:
+        """Tokens a sequence that are in the KV cache before the step."""
+        return self.context_length + (self.query_length - self.computed_query_length)
+
+    @property
+    def sequence_length(self) -> Quantity:
+        """Tokens a sequence in the KV cache after the step."""
+        return self.context_length + self.query_length
+
+    @property
+    def tokens_per_sequence(self) -> Quantity:
+        """Tokens that the step yields a sequence: in a prefill its prompt, in a decode the expected accepted tokens.
+
+        A verified token follows when every draft before it was accepted: ``1 + a1 + a1 a2 + ...`` (Leviathan et al.,
+        arXiv 2211.17192, equation 1, with a rate a position). Without acceptance rates one token is counted, which is
+        the lower bound. A decode without drafting yields its ``query_length``.
+        """
+        if not self.decode or not self.num_mtp_tokens:
+            return self.query_length
+        if not self.mtp_acceptance_rate:
+            return 1.0
+        rates = self.mtp_acceptance_rate
+        if len(rates) == 1:
+            rates = rates * self.num_mtp_tokens
+        return 1.0 + float(np.cumprod(rates).sum())
