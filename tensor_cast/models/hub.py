@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tensor_cast.errors import ModelingError, did_you_mean
 from tensor_cast.models.config_file import MAX_CONFIG_BYTES
 
 _TIMEOUT_S = 5
+_NOT_SHOWN = (401, 403, 404)
 
 
 class HubError(Exception):
@@ -21,13 +23,19 @@ class HubError(Exception):
         self.exit_status = exit_status
 
 
+def cached(remote_source: str, model_id: str, filename: str) -> Path | None:
+    """The copy of ``filename`` of the model ``org/name`` in the hub's own cache, if there is one."""
+    return _source(remote_source).cached(model_id, filename)
+
+
 def fetch(remote_source: str, model_id: str, filename: str) -> Path | None:
     """A local copy of ``filename`` of the model ``org/name``, from the hub's own cache when it is there.
 
     None when the model has no such file. Raises HubError when the hub has no such model, is out of reach, refuses
     access, or has a file larger than a config may be.
     """
-    return _fetcher(remote_source)(model_id, filename)
+    source = _source(remote_source)
+    return source.cached(model_id, filename) or source.download(model_id, filename)
 
 
 def hub_address(remote_source: str) -> str:
@@ -37,17 +45,34 @@ def hub_address(remote_source: str) -> str:
     return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
 
 
-def _fetcher(remote_source: str) -> Callable[[str, str], Path | None]:
-    if remote_source not in _FETCHERS:
+@dataclass(frozen=True)
+class _Source:
+    cached: Callable[[str, str], Path | None]
+    download: Callable[[str, str], Path | None]
+
+
+def _source(remote_source: str) -> _Source:
+    if remote_source not in _SOURCES:
         raise ModelingError(
-            f"There is no remote source {remote_source!r}: use {' or '.join(_FETCHERS)}."
-            + did_you_mean(remote_source, _FETCHERS)
+            f"There is no remote source {remote_source!r}: use {' or '.join(_SOURCES)}."
+            + did_you_mean(remote_source, _SOURCES)
         )
-    return _FETCHERS[remote_source]
+    return _SOURCES[remote_source]
 
 
-def _from_huggingface(model_id: str, filename: str) -> Path | None:
-    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
+def _cached_by_huggingface(model_id: str, filename: str) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        path = try_to_load_from_cache(model_id, filename)
+    except HFValidationError:
+        return None
+    return Path(path) if isinstance(path, str) else None
+
+
+def _download_from_huggingface(model_id: str, filename: str) -> Path | None:
+    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
     from huggingface_hub.errors import (
         EntryNotFoundError,
         GatedRepoError,
@@ -60,9 +85,6 @@ def _from_huggingface(model_id: str, filename: str) -> Path | None:
 
     address = hub_address("huggingface")
     try:
-        cached = try_to_load_from_cache(model_id, filename)
-        if isinstance(cached, str):
-            return Path(cached)
         # The metadata is asked for first because it tells the size, and because huggingface_hub (2.4) repeats a
         # failing download five times, over 23 s, but not this request.
         metadata = get_hf_file_metadata(hf_hub_url(model_id, filename, endpoint=address), timeout=_TIMEOUT_S)
@@ -87,15 +109,22 @@ def _from_huggingface(model_id: str, filename: str) -> Path | None:
     except EntryNotFoundError:
         return None
     except HfHubHTTPError as error:
-        raise _no_such_model(address) if _status(error) == 404 else _unreachable(address, error) from error
+        raise _no_such_model(address) if _status(error) in _NOT_SHOWN else _unreachable(address, error) from error
     except Exception as error:  # huggingface_hub passes its HTTP client's errors on, and the client varies by release
         raise _unreachable(address, error) from error
 
 
-def _from_modelscope(model_id: str, filename: str) -> Path | None:
-    for directory in _modelscope_cache_directories(model_id):
-        if (cached := directory / filename).is_file():
-            return cached
+def _cached_by_modelscope(model_id: str, filename: str) -> Path | None:
+    """Releases of modelscope keep a model in one of three places; a dot in its name becomes three underscores."""
+    root = os.environ.get("MODELSCOPE_CACHE")
+    cache = Path(root) if root else Path.home() / ".cache" / "modelscope" / "hub"
+    organisation, _, name = model_id.partition("/")
+    directory = Path(organisation, name.replace(".", "___"))
+    places = (parent / directory / filename for parent in (cache / "models", cache / "hub" / "models", cache))
+    return next((place for place in places if place.is_file()), None)
+
+
+def _download_from_modelscope(model_id: str, filename: str) -> Path | None:
     try:
         download = import_module("modelscope.hub.file_download").model_file_download
         not_found = import_module("modelscope.hub.errors").NotExistError
@@ -107,20 +136,14 @@ def _from_modelscope(model_id: str, filename: str) -> Path | None:
     except not_found:
         return None
     except Exception as error:  # modelscope passes its HTTP client's errors on
-        raise _no_such_model(address) if _status(error) == 404 else _unreachable(address, error) from error
+        raise _no_such_model(address) if _status(error) in _NOT_SHOWN else _unreachable(address, error) from error
 
 
-def _modelscope_cache_directories(model_id: str) -> list[Path]:
-    """Where releases of modelscope keep a model; a dot in its name is written as three underscores."""
-    root = os.environ.get("MODELSCOPE_CACHE")
-    cache = Path(root) if root else Path.home() / ".cache" / "modelscope" / "hub"
-    organisation, _, name = model_id.partition("/")
-    parents = (cache / "models", cache / "hub" / "models", cache)
-    return [parent / organisation / name.replace(".", "___") for parent in parents]
-
-
-_FETCHERS = {"huggingface": _from_huggingface, "modelscope": _from_modelscope}
-REMOTE_SOURCES = tuple(_FETCHERS)
+_SOURCES = {
+    "huggingface": _Source(_cached_by_huggingface, _download_from_huggingface),
+    "modelscope": _Source(_cached_by_modelscope, _download_from_modelscope),
+}
+REMOTE_SOURCES = tuple(_SOURCES)
 
 
 def _status(error: Exception) -> int | None:
@@ -132,6 +155,9 @@ def _no_such_model(address: str) -> HubError:
     return HubError(f"{address} has no such model, or only for those who set HF_TOKEN", exit_status=2)
 
 
-def _unreachable(address: str, error: Exception) -> HubError:
+def _unreachable(address: str, error: BaseException) -> HubError:
+    # The first error of the chain says what happened; the HTTP clients' own texts wrap it in their class names.
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
     reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
     return HubError(f"{address} could not be asked ({reason}): check the network, or give the path of a config.json")

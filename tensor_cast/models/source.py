@@ -6,13 +6,14 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tensor_cast.errors import ModelingError
 from tensor_cast.models import catalog
 from tensor_cast.models.config_file import directory_contents, read_config_file
-from tensor_cast.models.hub import REMOTE_SOURCES, HubError, fetch, hub_address
+from tensor_cast.models.hub import REMOTE_SOURCES, HubError, cached, fetch, hub_address
 
 __all__ = ["REMOTE_SOURCES", "LoadedConfig", "load_config"]
 
@@ -76,22 +77,26 @@ def _is_meant_as_path(model: str) -> bool:
 
 def _from_path(path: Path) -> LoadedConfig:
     if not path.is_dir():
-        config = read_config_file(path)
-        if path.name == "model_index.json":
-            return _from_path(path.parent)
-        return LoadedConfig(path.stem, config, None, "path", str(path))
-    if os.path.lexists(index := path / "model_index.json"):
-        config, pipeline = _pipeline(lambda filename: _existing(path / filename))
-        return LoadedConfig(path.resolve().name, config, pipeline, "path", str(index))
-    if os.path.lexists(file := path / "config.json"):
-        config = _with_modelopt_quantisation(read_config_file(file), lambda filename: _existing(path / filename))
-        return LoadedConfig(path.resolve().name, config, None, "path", str(file))
+        return _from_path(path.parent) if path.name == "model_index.json" else _from_file(path)
+    name = path.resolve().name
+    inside = partial(_existing, path)
+    if (index_file := inside("model_index.json")) is not None:
+        index, pipeline = _pipeline(index_file, inside)
+        return LoadedConfig(name, index, pipeline, "path", str(index_file))
+    if (file := inside("config.json")) is not None:
+        config = _with_modelopt_quantisation(read_config_file(file), inside)
+        return LoadedConfig(name, config, None, "path", str(file))
     raise ModelingError(
         f"The directory {path} has neither config.json nor model_index.json; it holds {directory_contents(path)}."
     )
 
 
-def _existing(path: Path) -> Path | None:
+def _from_file(path: Path) -> LoadedConfig:
+    return LoadedConfig(path.stem, read_config_file(path), None, "path", str(path))
+
+
+def _existing(directory: Path, filename: str) -> Path | None:
+    path = directory / filename
     return path if os.path.lexists(path) else None
 
 
@@ -104,16 +109,19 @@ def _from_catalog(entry: catalog.CatalogEntry) -> LoadedConfig:
 
 def _from_hub(model_id: str, remote_source: str) -> LoadedConfig:
     address = f"{hub_address(remote_source)}/{model_id}"
-    file = fetch(remote_source, model_id, "config.json")
+    in_cache, anywhere = partial(cached, remote_source, model_id), partial(fetch, remote_source, model_id)
+    file = in_cache("config.json")
+    if file is None:
+        # Before config.json, so that a cached config.json means that its quantisation was asked for too.
+        anywhere("hf_quant_config.json")
+        file = anywhere("config.json")
     if file is not None:
-        config = _with_modelopt_quantisation(
-            read_config_file(file), lambda filename: fetch(remote_source, model_id, filename)
-        )
+        config = _with_modelopt_quantisation(read_config_file(file), in_cache)
         return LoadedConfig(model_id, config, None, remote_source, address)
-    if fetch(remote_source, model_id, "model_index.json") is None:
+    if (index_file := anywhere("model_index.json")) is None:
         raise HubError(f"{address} has neither config.json nor model_index.json", exit_status=2)
-    config, pipeline = _pipeline(lambda filename: fetch(remote_source, model_id, filename))
-    return LoadedConfig(model_id, config, pipeline, remote_source, address)
+    index, pipeline = _pipeline(index_file, anywhere)
+    return LoadedConfig(model_id, index, pipeline, remote_source, address)
 
 
 def _with_modelopt_quantisation(config: dict[str, Any], locate: Callable[[str], Path | None]) -> dict[str, Any]:
@@ -132,10 +140,10 @@ def _with_modelopt_quantisation(config: dict[str, Any], locate: Callable[[str], 
     return {**config, "quantization_config": {"quant_method": "modelopt", **quantisation}}
 
 
-def _pipeline(locate: Callable[[str], Path | None]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def _pipeline(
+    index_file: Path, locate: Callable[[str], Path | None]
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The ``model_index.json`` and the configs of the components that it names and that have one."""
-    index_file = locate("model_index.json")
-    assert index_file is not None
     index = read_config_file(index_file)
     components = {}
     for name, component in index.items():
