@@ -111,7 +111,8 @@ class Build:
         """Emit a collective on ``x`` that leaves this rank with a tensor of ``shape``; on a group of one, nothing."""
         if group.size == 1:
             return x
-        out = Tensor(shape, x.dtype)
+        # Engines reduce in place; the other collectives fill a buffer of their own.
+        out = x.view(*shape) if kind == "all_reduce" else Tensor(shape, x.dtype)
         self.emit(
             Collective(
                 name=kind,

@@ -1,0 +1,125 @@
+"""Kernel times on the device of round figures: 100 TFLOP/s bf16, 1 TFLOP/s vector, 1 TB/s, 10 cores, 128 x 128 tiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tensor_cast.devices import DeviceProfile, get_device
+from tensor_cast.errors import ModelingError
+from tensor_cast.ops import Elementwise, GroupedMatMul, MatMul, Tensor
+from tensor_cast.performance_model.roofline import BOUNDS, compute_time
+
+DEVICE = get_device("TEST_DEVICE")
+
+
+def matmul(m: float, k: int, n: int, *, dtype: str = "bfloat16", batch: float = 1.0) -> MatMul:
+    x, w = Tensor((batch, m, k), "bfloat16"), Tensor((batch, k, n), "bfloat16", "weight")
+    out = Tensor((batch, m, n), "bfloat16")
+    return MatMul(
+        name="matmul", part="p", inputs=(x, w), outputs=(out,), m=m, k=k, n=n, batch=batch, matrix_dtype=dtype
+    )
+
+
+def bound(time: object) -> str:
+    return BOUNDS[int(time.bound)]  # type: ignore[attr-defined]
+
+
+def test_a_large_product_runs_at_the_matrix_rate() -> None:
+    # 80 x 80 tiles of 128 x 128 on 10 cores: 640 whole waves, so 2 x 10240^3 / 100e12 = 21.47 ms.
+    time = compute_time(matmul(10240, 10240, 10240), DEVICE)
+    assert time.total_s == pytest.approx(2 * 10240**3 / 100e12)
+    assert bound(time) == "matrix"
+
+
+def test_a_partly_filled_last_wave_costs_a_whole_one() -> None:
+    # 11 tiles on 10 cores are 2 waves: as long as 20 tiles.
+    eleven = compute_time(matmul(128, 8192, 11 * 128), DEVICE).matrix_s
+    twenty = compute_time(matmul(128, 8192, 20 * 128), DEVICE).matrix_s
+    assert eleven == pytest.approx(twenty)
+
+
+def test_rows_are_computed_in_whole_fractals() -> None:
+    one = compute_time(matmul(1, 4096, 1280), DEVICE).matrix_s
+    sixteen = compute_time(matmul(16, 4096, 1280), DEVICE).matrix_s
+    assert one == pytest.approx(sixteen)
+    assert sixteen == pytest.approx(2 * 16 * 4096 * 1280 / 100e12)
+
+
+def test_a_small_product_waits_for_its_weight() -> None:
+    time = compute_time(matmul(1, 10240, 10240), DEVICE)
+    assert time.total_s == pytest.approx(2 * (10240 + 10240**2 + 10240) / 1e12)
+    assert bound(time) == "memory"
+
+
+def test_each_dtype_has_its_rate() -> None:
+    bf16 = compute_time(matmul(10240, 10240, 10240), DEVICE).matrix_s
+    int8 = compute_time(matmul(10240, 10240, 10240, dtype="int8"), DEVICE).matrix_s
+    assert int8 == pytest.approx(bf16 / 2)
+
+
+def test_a_missing_rate_is_refused_by_name() -> None:
+    a2 = get_device("ATLAS_800_A2_376T_64G")
+    with pytest.raises(ModelingError, match="ATLAS_800_A2_376T_64G has no fp8 matrix rate"):
+        compute_time(matmul(16, 16, 16, dtype="fp8"), a2)
+
+
+def test_vector_work_can_be_the_bound() -> None:
+    x = Tensor((1e6,), "int8")
+    op = Elementwise(name="op", part="p", inputs=(x,), outputs=(), flops=5e6)
+    time = compute_time(op, DEVICE)
+    assert time.total_s == pytest.approx(5e-6)
+    assert bound(time) == "vector"
+
+
+def test_the_fixed_cost_is_added_and_can_be_the_bound() -> None:
+    slow_start = {name: replace(cost, fixed_s=1e-5) for name, cost in DEVICE.kernels.items()}
+    device = replace(DEVICE, kernels=slow_start)
+    x = Tensor((1e6,), "int8")
+    time = compute_time(Elementwise(name="op", part="p", inputs=(x,), outputs=(), flops=0.0), device)
+    assert time.total_s == pytest.approx(1.1e-5)
+    assert bound(time) == "fixed"
+
+
+def test_efficiencies_scale_their_part() -> None:
+    half = {name: replace(cost, matrix_efficiency=0.5) for name, cost in DEVICE.kernels.items()}
+    device = replace(DEVICE, kernels=half)
+    op = matmul(10240, 10240, 10240)
+    assert compute_time(op, device).matrix_s == pytest.approx(2 * compute_time(op, DEVICE).matrix_s)
+
+
+def test_grouped_products_pad_each_active_group() -> None:
+    # 8 groups of one row each take 16 rows each: 2 x 8 x 16 x 4096 x 1280 FLOPs in 80 tiles, 8 waves.
+    x, out = Tensor((8.0, 4096), "bfloat16"), Tensor((8.0, 1280), "bfloat16")
+    weight = Tensor((8, 4096, 1280), "bfloat16", "weight")
+    op = GroupedMatMul(
+        name="g", part="p", inputs=(x, weight), outputs=(out,), m=8.0, k=4096, n=1280, groups=8, active_groups=8.0
+    )
+    assert compute_time(op, DEVICE).matrix_s == pytest.approx(2 * 8 * 16 * 4096 * 1280 / 100e12)
+
+
+DEVICES = [get_device(name) for name in ("TEST_DEVICE", "ATLAS_800_A3_752T_128G_DIE", "H100_SXM_80GB")]
+
+
+@given(
+    st.sampled_from(DEVICES),
+    st.integers(1, 20_000),
+    st.integers(1, 20_000),
+    st.sampled_from([64, 1000, 4096, 18432]),
+    st.sampled_from([128, 1536, 5120]),
+)
+def test_more_rows_never_take_less_time(device: DeviceProfile, m: int, more: int, k: int, n: int) -> None:
+    few = compute_time(matmul(float(m), k, n), device).total_s
+    many = compute_time(matmul(float(m + more), k, n), device).total_s
+    assert many >= few * (1 - 1e-12)
+
+
+def test_arrays_give_what_single_points_give() -> None:
+    rows = np.array([1.0, 17.0, 129.0, 5000.0])
+    together = compute_time(matmul(rows, 4096, 5120), DEVICES[1]).total_s  # type: ignore[arg-type]
+    apart = [compute_time(matmul(float(m), 4096, 5120), DEVICES[1]).total_s for m in rows]
+    np.testing.assert_allclose(together, apart, rtol=1e-12)

@@ -1,0 +1,321 @@
+"""Whole steps, checked against figures worked out by hand from the models' structure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tensor_cast import Deployment, DeviceProfile, Estimate, ModelingError, ModelSpec, TextWorkload, simulate
+from tests.small_models import dense, latent, sparse
+
+DEVICE = DeviceProfile.all_device_profiles["TEST_DEVICE"]
+PREFILL = TextWorkload(num_queries=2, query_length=512)
+DECODE = TextWorkload(num_queries=16, query_length=1, context_length=1000, decode=True)
+
+
+def price(
+    spec: ModelSpec, workload: TextWorkload, device: str | DeviceProfile = DEVICE, **deployment: object
+) -> Estimate:
+    return simulate(spec, device=device, workload=workload, deployment=Deployment(**deployment))  # type: ignore[arg-type]
+
+
+def matrix_flops(estimate: Estimate) -> float:
+    return float(sum(kernel.op.matrix_flops * kernel.count for kernel in estimate.kernels))
+
+
+def test_prefill_flops_of_a_dense_model() -> None:
+    # A layer: qkv 1024 x (1024 + 2 x 256), output 1024 x 1024, gate and up 1024 x 8192, down 4096 x 1024.
+    layer = 1024 * 1536 + 1024 * 1024 + 1024 * 8192 + 4096 * 1024
+    head = 1024 * 32000  # the last token of each query alone
+    tokens, queries = 1024, 2
+    pairs = queries * 512 * 513 / 2
+    expected = 2 * tokens * 4 * layer + 2 * queries * head + 4 * 4 * pairs * 8 * 128
+    assert matrix_flops(price(dense(), PREFILL)) == expected
+
+
+def test_decode_flops_of_a_latent_model_are_absorbed() -> None:
+    # Attention sees (128 latent + 32 rotary) for the score and 128 for the value, over 1001 tokens, 8 heads, 4 layers.
+    attention = [k for k in price(latent(), DECODE).kernels if k.op.name == "flash_attention"]
+    flops = sum(float(k.op.matrix_flops) * k.count for k in attention)
+    assert flops == 2 * 16 * 1001 * 8 * (128 + 32 + 128) * 4
+
+
+def test_equal_layers_are_built_once() -> None:
+    few, many = price(dense(num_hidden_layers=4), DECODE), price(dense(num_hidden_layers=400), DECODE)
+    assert len(few.kernels) == len(many.kernels)
+    per_layer = (many.total_time_s - few.total_time_s) / 396
+    assert many.total_time_s == pytest.approx(few.total_time_s + 396 * per_layer)
+
+
+def test_rows_add_up_to_the_total_and_to_the_categories() -> None:
+    for spec, workload in ((dense(), PREFILL), (sparse(), DECODE), (latent(), PREFILL)):
+        estimate = price(spec, workload, compile=True)
+        assert sum(op.total_s for op in estimate.ops) == pytest.approx(estimate.total_time_s)
+        assert sum(estimate.categories.values()) == pytest.approx(estimate.total_time_s)
+        assert sum(op.share for op in estimate.ops) == pytest.approx(1.0)
+
+
+def test_prefill_reports_ttft_and_decode_tpot() -> None:
+    prefill, decode = price(dense(), PREFILL), price(dense(), DECODE)
+    assert prefill.ttft_s == prefill.total_time_s
+    assert prefill.tpot_s is None
+    assert decode.tpot_s == decode.total_time_s
+    assert decode.ttft_s is None
+    assert prefill.tokens_per_s_per_device == pytest.approx(1024 / prefill.total_time_s)
+    assert decode.tokens_per_s_per_device == pytest.approx(16 / decode.total_time_s)
+
+
+def test_compiling_fuses_and_saves_time() -> None:
+    a3 = "ATLAS_800_A3_752T_128G_DIE"
+    eager, compiled = price(dense(), DECODE, a3), price(dense(), DECODE, a3, compile=True)
+    assert {op.name for op in compiled.ops} >= {"add_rms_norm", "split_qkv_rope", "swiglu"}
+    assert {op.name for op in eager.ops} >= {"add", "rms_norm", "silu", "mul", "rope"}
+    assert compiled.total_time_s < eager.total_time_s
+
+
+def test_a_dynamic_scheme_pays_for_its_quantise_kernels() -> None:
+    names = {op.name for op in price(dense(), DECODE, quantize_linear="W8A8_DYNAMIC").ops}
+    assert {"dynamic_quant", "quant_matmul"} <= names
+    names = {op.name for op in price(dense(), DECODE, quantize_linear="W8A8_DYNAMIC", compile=True).ops}
+    assert {"add_rms_norm_dynamic_quant", "swiglu_quant", "dynamic_quant", "quant_matmul"} <= names
+    assert "dynamic_quant" not in {op.name for op in price(dense(), DECODE, quantize_linear="W8A16_STATIC").ops}
+
+
+def test_quantised_weights_and_their_scales() -> None:
+    linear = 4 * (1024 * 1536 + 1024 * 1024 + 1024 * 8192 + 4096 * 1024)
+    columns = 4 * (1536 + 1024 + 8192 + 1024)
+    rest = 2 * (2 * 32000 * 1024 + 9 * 1024)  # embedding, head, norms
+    for scheme, bits in (("DISABLED", 16), ("W8A8_DYNAMIC", 8), ("W4A8_DYNAMIC", 4)):
+        scales = 0 if scheme == "DISABLED" else 4 * columns
+        estimate = price(dense(), DECODE, quantize_linear=scheme)
+        assert estimate.memory.weights_bytes == linear * bits / 8 + scales + rest
+
+
+def test_a_quantised_cache_is_half_the_size() -> None:
+    plain, quantised = price(dense(), DECODE), price(dense(), DECODE, quantize_attention="INT8")
+    # K and V of 2 heads of 128 in 4 layers, bf16, for 16 sequences of 1001 tokens.
+    assert plain.memory.kv_cache_bytes == 16 * 1001 * 2 * 4 * 2 * 128 * 2
+    assert quantised.memory.kv_cache_bytes == plain.memory.kv_cache_bytes / 2
+
+
+def test_whole_blocks_of_the_cache() -> None:
+    estimate = price(dense(), DECODE, block_size=128)
+    assert estimate.memory.kv_cache_bytes == 16 * 1024 * 2 * 4 * 2 * 128 * 2
+
+
+def test_kv_heads_fewer_than_ranks_are_replicated() -> None:
+    estimate = price(dense(), DECODE, world_size=8, tp_size=8)
+    assert estimate.memory.kv_cache_bytes == 16 * 1001 * 2 * 4 * 1 * 128 * 2
+
+
+def test_context_parallel_ranks_share_out_the_tokens() -> None:
+    shared = price(dense(), DECODE, world_size=8, tp_size=8, dcp_size=4)
+    whole = price(dense(), DECODE, world_size=8, tp_size=8)
+    assert shared.memory.kv_cache_bytes == whole.memory.kv_cache_bytes / 4
+    with pytest.raises(ModelingError, match="leave 4 such ranks"):
+        price(dense(), DECODE, world_size=8, tp_size=8, dcp_size=8)
+
+
+def test_tensor_parallelism_reduces_twice_a_layer_and_once_for_the_embedding() -> None:
+    estimate = price(dense(), DECODE, world_size=4, tp_size=4, dp_size=1)
+    reduces = [c for c in estimate.collectives if c.name == "all_reduce"]
+    assert sum(c.count for c in reduces) == 2 * 4 + 1
+    assert {float(c.bytes) for c in reduces} == {16 * 1024 * 2.0}
+    assert {c.group_size for c in reduces} == {4}
+
+
+def test_sequence_parallelism_scatters_and_gathers_instead() -> None:
+    estimate = price(dense(), DECODE, world_size=4, tp_size=4, enable_sequence_parallel=True)
+    names = [c.name for c in estimate.collectives]
+    assert "all_reduce" not in names
+    assert {"reduce_scatter", "all_gather"} <= set(names)
+    norms = [k for k in estimate.kernels if k.op.part == "input_norm" and k.op.name == "rms_norm"]
+    assert norms[0].op.outputs[0].shape[0] == 4
+
+
+def test_fused_matmul_all_reduce_hides_communication() -> None:
+    apart = price(dense(), PREFILL, world_size=4, tp_size=4, compile=True)
+    fused = price(dense(), PREFILL, world_size=4, tp_size=4, compile=True, enable_matmul_allreduce=True)
+    assert fused.total_time_s < apart.total_time_s
+    assert "matmul_all_reduce" in {op.name for op in fused.ops}
+    assert any(c.fused for c in fused.collectives)
+
+
+def test_data_parallel_ranks_share_the_queries() -> None:
+    one = price(dense(), DECODE)
+    two = price(dense(), DECODE, world_size=2, dp_size=2)
+    assert two.memory.kv_cache_bytes == one.memory.kv_cache_bytes / 2
+    assert two.memory.weights_bytes == one.memory.weights_bytes
+
+
+def test_expert_parallelism_travels_by_all_to_all() -> None:
+    estimate = price(sparse(), DECODE, world_size=8, tp_size=2, dp_size=4, ep_size=8)
+    exchanges = [c for c in estimate.collectives if c.name == "all_to_all"]
+    assert {c.group_size for c in exchanges} == {8}
+    # 16 queries over 4 data-parallel ranks, halved over the TP pair, 4 experts each: 8 rows of 1024 bf16.
+    assert {float(c.bytes) for c in exchanges} == {2 * 4 * 1024 * 2.0}
+    experts = [k for k in estimate.kernels if k.op.name == "grouped_matmul"]
+    assert experts[0].op.inputs[1].shape[0] == 2  # 16 experts over 8 ranks
+
+
+def test_experts_without_expert_parallelism_are_split_by_columns() -> None:
+    estimate = price(sparse(), DECODE, world_size=4, tp_size=4)
+    experts = [k for k in estimate.kernels if k.op.part == "moe.gate_up"]
+    assert experts[0].op.inputs[1].shape == (16, 1024, 2 * 512 // 4)
+
+
+def test_every_way_of_sharing_experts_keeps_the_expert_flops() -> None:
+    """Routed work over all ranks is the same however experts are shared out: 16 tokens, 4 experts each."""
+    expected = 2 * 16 * 4 * 3 * 1024 * 512 * 4  # gate, up and down in 4 layers
+    for sizes in (
+        {"world_size": 1},
+        {"world_size": 4, "tp_size": 4},
+        {"world_size": 4, "tp_size": 4, "ep_size": 4},
+        {"world_size": 4, "tp_size": 4, "ep_size": 2, "moe_tp_size": 2},
+        {"world_size": 4, "tp_size": 4, "ep_size": 1, "moe_tp_size": 1, "moe_dp_size": 4},
+        {"world_size": 8, "tp_size": 2, "dp_size": 4},
+        {"world_size": 8, "tp_size": 2, "dp_size": 4, "ep_size": 8},
+        {"world_size": 8, "tp_size": 2, "dp_size": 4, "ep_size": 4, "moe_tp_size": 2},
+    ):
+        estimate = price(sparse(), DECODE, **sizes)
+        flops = sum(float(k.op.matrix_flops) * k.count for k in estimate.kernels if k.op.name == "grouped_matmul")
+        assert flops * sizes["world_size"] == pytest.approx(expected), sizes
+
+
+def test_dispatch_ffn_combine_is_one_kernel() -> None:
+    sizes = {"world_size": 8, "tp_size": 2, "dp_size": 4, "ep_size": 8, "compile": True}
+    apart = price(sparse(), DECODE, **sizes)
+    fused = price(sparse(), DECODE, **sizes, enable_dispatch_ffn_combine=True)
+    assert "grouped_matmul" not in {op.name for op in fused.ops}
+    assert fused.total_time_s < apart.total_time_s
+    assert fused.memory.weights_bytes == apart.memory.weights_bytes
+
+
+def test_shared_experts_run_beside_the_routed_ones_on_a_second_stream() -> None:
+    sizes = {"world_size": 8, "tp_size": 2, "dp_size": 4, "ep_size": 8, "compile": True}
+    apart, beside = price(latent(), DECODE, **sizes), price(latent(), DECODE, **sizes, enable_multistream=True)
+    assert beside.overlapped_s > 0
+    assert beside.total_time_s == pytest.approx(apart.total_time_s - beside.overlapped_s)
+
+
+def test_redundant_experts_cost_memory() -> None:
+    sizes = {"world_size": 8, "tp_size": 2, "dp_size": 4, "ep_size": 8}
+    plain, spare = price(sparse(), DECODE, **sizes), price(sparse(), DECODE, **sizes, enable_redundant_experts=True)
+    assert spare.memory.weights_bytes - plain.memory.weights_bytes == 4 * 3 * 1024 * 512 * 2
+
+
+def test_pipeline_stages_split_weights_and_cache() -> None:
+    one, four = price(dense(), DECODE), price(dense(), DECODE, world_size=4, pp_size=4)
+    assert four.memory.kv_cache_bytes == one.memory.kv_cache_bytes / 4
+    embedding = 2 * 32000 * 1024
+    layer = (one.memory.weights_bytes - 2 * embedding - 2 * 1024) / 4
+    assert four.memory.weights_bytes == layer + embedding + 2 * 1024  # the last stage: a layer, final norm, head
+
+
+def test_a_prefill_waits_for_its_micro_batches() -> None:
+    # Two prompts on two stages: two micro-batches, the second half a path behind the first.
+    estimate = price(dense(), PREFILL, world_size=2, pp_size=2)
+    path = sum(k.total_s for k in estimate.kernels if k.op.name != "pipeline_wait")
+    assert estimate.total_time_s == pytest.approx(1.5 * path)
+
+
+def test_wide_blocks_meet_the_tokens_of_other_data_parallel_ranks() -> None:
+    sizes = {"world_size": 8, "tp_size": 2, "dp_size": 4}
+    plain = price(dense(), DECODE, **sizes)
+    wide = price(dense(), DECODE, **sizes, mlp_tp_size=4, o_proj_tp_size=4, lmhead_tp_size=8)
+    assert wide.memory.weights_bytes < plain.memory.weights_bytes
+    assert matrix_flops(wide) == pytest.approx(matrix_flops(plain))
+
+
+def test_mtp_drafts_with_its_own_layer() -> None:
+    workload = TextWorkload(num_queries=16, query_length=3, context_length=1000, decode=True, num_mtp_tokens=2)
+    plain = TextWorkload(num_queries=16, query_length=3, context_length=1000, decode=True)
+    drafting, without = price(latent(), workload), price(latent(), plain)
+    assert {k.block for k in drafting.kernels} - {k.block for k in without.kernels} == {"mtp.first", "mtp.next"}
+    assert drafting.total_time_s > without.total_time_s
+    # One module is stored once, whatever the number of drafts: two norms, the projection, a sparse layer, a norm.
+    module = drafting.memory.weights_bytes - without.memory.weights_bytes
+    sparse_layer = next(k for k in without.kernels if k.block == "layers.1-3")
+    assert sparse_layer
+    assert module == 2 * (3 * 1024 + 2 * 1024 * 1024 + _sparse_latent_layer())
+    with pytest.raises(ModelingError, match="no multi-token-prediction layer"):
+        price(dense(), workload)
+
+
+def _sparse_latent_layer() -> int:
+    attention = 1024 * 256 + 256 + 256 * 8 * 96 + 1024 * 160 + 128 + 128 * 8 * 128 + 8 * 64 * 1024
+    experts = 1024 * 16 + (16 + 1) * 3 * 1024 * 512
+    return attention + experts + 2 * 1024
+
+
+def test_a_sweep_equals_its_single_runs() -> None:
+    queries, contexts = np.array([1.0, 7.0, 64.0])[:, None], np.array([1.0, 100.0, 3000.0, 50_000.0])
+    for spec in (dense(sliding_window=512), sparse(), latent()):
+        sizes = {"world_size": 8, "tp_size": 2, "dp_size": 4, "compile": True, "quantize_linear": "W8A8_DYNAMIC"}
+        sweep = price(
+            spec,
+            TextWorkload(num_queries=queries, query_length=1, context_length=contexts, decode=True),
+            "ATLAS_800_A3_752T_128G_DIE",
+            **sizes,
+        )
+        for i, n in enumerate(queries[:, 0]):
+            for j, context in enumerate(contexts):
+                point = TextWorkload(num_queries=n, query_length=1, context_length=context, decode=True)
+                single = price(spec, point, "ATLAS_800_A3_752T_128G_DIE", **sizes)
+                assert sweep.total_time_s[i, j] == pytest.approx(single.total_time_s, rel=1e-12)
+                used = np.broadcast_to(sweep.memory.used_bytes, (3, 4))[i, j]
+                assert used == pytest.approx(single.memory.used_bytes, rel=1e-12)
+
+
+def test_a_world_beyond_the_interconnect_is_refused() -> None:
+    with pytest.raises(ModelingError, match=r"64 is more than the 32 devices .* TEST_DEVICE joins \(4 x 8\)"):
+        price(dense(), DECODE, world_size=64, dp_size=64)
+
+
+def test_heads_that_do_not_divide_are_refused_with_the_numbers() -> None:
+    with pytest.raises(ModelingError, match="--tp-size 16 does not divide the 8 attention heads"):
+        price(dense(), DECODE, world_size=16, tp_size=16)
+
+
+def test_a_context_beyond_the_models_limit_is_warned_about() -> None:
+    workload = TextWorkload(num_queries=1, query_length=1, context_length=5000, decode=True)
+    assert any("max_position_embeddings" in warning for warning in price(dense(), workload).warnings)
+    assert not price(dense(), DECODE).warnings
+
+
+SIZES = st.sampled_from([1, 2, 4, 8])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([dense(), sparse(), latent()]),
+    SIZES,
+    st.integers(1, 300),
+    st.integers(1, 300),
+    st.integers(1, 5000),
+    st.integers(0, 5000),
+    st.booleans(),
+)
+def test_more_work_never_takes_less_time(
+    spec: ModelSpec, tp: int, queries: int, more: int, context: int, longer: int, compiled: bool
+) -> None:
+    def time(n: int, length: int) -> float:
+        workload = TextWorkload(num_queries=n, query_length=1, context_length=length, decode=True)
+        return float(price(spec, workload, world_size=tp, tp_size=tp, compile=compiled).total_time_s)
+
+    base = time(queries, context)
+    assert time(queries + more, context) >= base * (1 - 1e-12)
+    assert time(queries, context + longer) >= base * (1 - 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([dense(), sparse(), latent()]), st.integers(1, 64), st.integers(1, 2000), st.booleans())
+def test_more_devices_never_need_more_memory_each(spec: ModelSpec, queries: int, length: int, decode: bool) -> None:
+    workload = TextWorkload(
+        num_queries=queries, query_length=1 if decode else length, context_length=length, decode=decode
+    )
+    for axis in ("tp_size", "dp_size", "pp_size"):
+        used = [float(price(spec, workload, world_size=n, **{axis: n}).memory.used_bytes) for n in (1, 2, 4)]
+        assert used == sorted(used, reverse=True), axis
