@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ from tensor_cast.deployment import Deployment, Parallelism
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.memory import MemoryEstimate
 from tensor_cast.models.spec import ModelSpec
-from tensor_cast.ops import CATEGORIES, Category, Op
+from tensor_cast.ops import CATEGORIES, Category, Op, Tensor
 from tensor_cast.performance_model.roofline import BOUNDS, KernelTime
 from tensor_cast.quantity import Quantity
 from tensor_cast.workload import TextWorkload
@@ -20,7 +21,10 @@ from tensor_cast.workload import TextWorkload
 
 @dataclass(frozen=True, eq=False)
 class KernelEstimate:
-    """One kernel of one block: launched ``count`` times, ``time`` each."""
+    """One kernel of one block: launched ``count`` times, ``time`` each.
+
+    ``layers`` are the indices of the decoder layers that the block stands for; empty for what is not a layer.
+    """
 
     op: Op
     block: str
@@ -29,6 +33,7 @@ class KernelEstimate:
     section: int | None
     time: KernelTime
     source: str
+    layers: tuple[int, ...] = ()
 
     @property
     def category(self) -> Category:
@@ -43,7 +48,10 @@ class KernelEstimate:
 
 @dataclass(frozen=True, eq=False)
 class OpEstimate:
-    """A row of the report: all launches of one kernel name in one part of the model."""
+    """A row of the report: all launches of one kernel name in one part of the model.
+
+    ``op`` is the first of them; in ``Estimate.ops_by_shape`` its tensors have the shapes of all.
+    """
 
     name: str
     part: str
@@ -56,6 +64,7 @@ class OpEstimate:
     flops: Quantity
     bytes: Quantity
     parts_s: dict[str, Quantity]
+    op: Op
 
     @property
     def average_s(self) -> Quantity:
@@ -160,18 +169,26 @@ class Estimate:
     @cached_property
     def ops(self) -> tuple[OpEstimate, ...]:
         """Kernels by name and part of the model, in order of first launch."""
-        rows: dict[tuple[str, str], list[KernelEstimate]] = {}
-        for kernel in self.kernels:
-            rows.setdefault((kernel.op.name, kernel.op.part), []).append(kernel)
-        return tuple(self._row(name, part, kernels) for (name, part), kernels in rows.items())
+        return self._rows(lambda op: (op.name, op.part))
 
-    def _row(self, name: str, part: str, kernels: list[KernelEstimate]) -> OpEstimate:
+    @cached_property
+    def ops_by_shape(self) -> tuple[OpEstimate, ...]:
+        """Kernels by name, part, and shapes and dtypes of inputs and outputs, in order of first launch."""
+        return self._rows(lambda op: (op.name, op.part, _signature(op.inputs), _signature(op.outputs)))
+
+    def _rows(self, key: Callable[[Op], Hashable]) -> tuple[OpEstimate, ...]:
+        rows: dict[Hashable, list[KernelEstimate]] = {}
+        for kernel in self.kernels:
+            rows.setdefault(key(kernel.op), []).append(kernel)
+        return tuple(self._row(kernels) for kernels in rows.values())
+
+    def _row(self, kernels: list[KernelEstimate]) -> OpEstimate:
         total: Quantity = sum((kernel.total_s for kernel in kernels), start=0.0)
         parts = {bound: sum((getattr(k.time, f"{bound}_s") * k.count for k in kernels), start=0.0) for bound in BOUNDS}
         sources = dict.fromkeys(kernel.source for kernel in kernels)
         return OpEstimate(
-            name=name,
-            part=part,
+            name=kernels[0].op.name,
+            part=kernels[0].op.part,
             category=kernels[0].category,
             count=sum(kernel.count for kernel in kernels),
             total_s=total,
@@ -181,6 +198,7 @@ class Estimate:
             flops=sum(((k.op.matrix_flops + k.op.vector_flops) * k.count for k in kernels), start=0.0),
             bytes=sum((k.op.bytes * k.count for k in kernels), start=0.0),
             parts_s=parts,
+            op=kernels[0].op,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -188,6 +206,11 @@ class Estimate:
         from tensor_cast.estimate_json import estimate_to_dict
 
         return estimate_to_dict(self)
+
+
+def _signature(tensors: Iterable[Tensor]) -> Hashable:
+    """Shapes and dtypes, equal when all of the sweep's shapes are."""
+    return tuple((tuple(np.asarray(size, dtype=np.float64).tobytes() for size in tensor.shape), tensor.dtype) for tensor in tensors)
 
 
 __all__ = ["CollectiveEstimate", "Estimate", "KernelEstimate", "OpEstimate"]

@@ -104,6 +104,7 @@ def _price(block: Block, node: Node, device: DeviceProfile) -> KernelEstimate:
         section=node.section,
         time=analytic_time(node.op, device),
         source="analytic",
+        layers=block.layers,
     )
 
 
