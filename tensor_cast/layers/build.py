@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,55 +14,20 @@ from tensor_cast.ops import Collective, CollectiveKind, Elementwise, Op, Tensor
 from tensor_cast.quantity import Quantity, ceil_div
 
 
-@dataclass
-class Build:
-    """One rank's view of one step.
-
-    ``queries`` sequences, each with ``query_length`` new tokens after ``cached_length`` tokens that the KV cache
-    already holds, are what this rank's tensor-parallel group works on; all three may be arrays.
-    """
+@dataclass(kw_only=True)
+class KernelWriter(ABC):
+    """Emits kernels into ``graph`` and makes each weight once; the part of a build that every kind of model shares."""
 
     graph: Graph
-    deployment: Deployment
-    parallel: Parallelism
     dtype: str
-    queries: Quantity
-    query_length: Quantity
-    cached_length: Quantity
-    decode: bool
     _weights: dict[tuple[str, str], Tensor] = field(default_factory=dict)
     _quantized: dict[tuple[Tensor, str], tuple[Tensor, ...]] = field(default_factory=dict)
     _scope: str = ""
 
     @property
-    def tokens(self) -> Quantity:
-        """New tokens of the tensor-parallel group."""
-        return self.queries * self.query_length
-
-    @property
+    @abstractmethod
     def compile(self) -> bool:
         """Whether kernels are fused."""
-        return self.deployment.compile
-
-    @property
-    def tp(self) -> int:
-        """Ranks that share attention heads."""
-        return self.parallel.tp
-
-    @property
-    def tp_group(self) -> RankGroup:
-        """The tensor-parallel ranks."""
-        return RankGroup(self.parallel.tp, 1)
-
-    @property
-    def sequence_parallel(self) -> bool:
-        """Whether residuals hold a share of the tokens."""
-        return self.deployment.enable_sequence_parallel and self.tp > 1
-
-    @property
-    def residual_tokens(self) -> Quantity:
-        """Tokens of the residual stream on this rank."""
-        return ceil_div(self.tokens, self.tp) if self.sequence_parallel else self.tokens
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
@@ -71,10 +37,6 @@ class Build:
             yield
         finally:
             self._scope = outer
-
-    def with_query_length(self, query_length: Quantity, cached_length: Quantity) -> Build:
-        """The same build for other tokens a sequence; weights and graph stay shared."""
-        return replace(self, query_length=query_length, cached_length=cached_length)
 
     def emit(self, op: Op) -> None:
         """Append a kernel."""
@@ -126,6 +88,55 @@ class Build:
             )
         )
         return out
+
+
+@dataclass(kw_only=True)
+class Build(KernelWriter):
+    """One rank's view of one step.
+
+    ``queries`` sequences, each with ``query_length`` new tokens after ``cached_length`` tokens that the KV cache
+    already holds, are what this rank's tensor-parallel group works on; all three may be arrays.
+    """
+
+    deployment: Deployment
+    parallel: Parallelism
+    queries: Quantity
+    query_length: Quantity
+    cached_length: Quantity
+    decode: bool
+
+    @property
+    def tokens(self) -> Quantity:
+        """New tokens of the tensor-parallel group."""
+        return self.queries * self.query_length
+
+    @property
+    def compile(self) -> bool:
+        return self.deployment.compile
+
+    @property
+    def tp(self) -> int:
+        """Ranks that share attention heads."""
+        return self.parallel.tp
+
+    @property
+    def tp_group(self) -> RankGroup:
+        """The tensor-parallel ranks."""
+        return RankGroup(self.parallel.tp, 1)
+
+    @property
+    def sequence_parallel(self) -> bool:
+        """Whether residuals hold a share of the tokens."""
+        return self.deployment.enable_sequence_parallel and self.tp > 1
+
+    @property
+    def residual_tokens(self) -> Quantity:
+        """Tokens of the residual stream on this rank."""
+        return ceil_div(self.tokens, self.tp) if self.sequence_parallel else self.tokens
+
+    def with_query_length(self, query_length: Quantity, cached_length: Quantity) -> Build:
+        """The same build for other tokens a sequence; weights and graph stay shared."""
+        return replace(self, query_length=query_length, cached_length=cached_length)
 
 
 def shard(total: int, ranks: int, what: str, flag: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensor_cast.deployment import RankGroup
-from tensor_cast.layers.build import Build
+from tensor_cast.layers.build import Build, KernelWriter
 from tensor_cast.ops import Collective, MatMul, Overlapped, Tensor
 from tensor_cast.quantity import ceil_div
 from tensor_cast.quantization import LinearScheme
@@ -15,7 +15,7 @@ STATIC_QUANT_FLOPS = 2.0
 DEQUANTIZE_FLOPS = 2.0
 
 
-def quantize(build: Build, x: Tensor, scheme: LinearScheme, part: str) -> tuple[Tensor, ...]:
+def quantize(build: KernelWriter, x: Tensor, scheme: LinearScheme, part: str) -> tuple[Tensor, ...]:
     """``x`` as the product takes it: itself, or its quantised form (with a scale a token where dynamic).
 
     One tensor is quantised once, however many linear layers read it.
@@ -36,7 +36,7 @@ def quantize(build: Build, x: Tensor, scheme: LinearScheme, part: str) -> tuple[
     return build._quantized[key]
 
 
-def quantized_outputs(build: Build, x: Tensor, scheme: LinearScheme) -> tuple[Tensor, ...]:
+def quantized_outputs(build: KernelWriter, x: Tensor, scheme: LinearScheme) -> tuple[Tensor, ...]:
     """New tensors for the quantised form of ``x``: values, and the scales of a dynamic scheme."""
     assert scheme.activation_dtype is not None
     values = Tensor(x.shape, scheme.activation_dtype)
@@ -48,12 +48,12 @@ def quantized_outputs(build: Build, x: Tensor, scheme: LinearScheme) -> tuple[Te
     return (values, Tensor((rows, scales_per_row), scheme.scale_dtype))
 
 
-def remember_quantized(build: Build, x: Tensor, scheme: LinearScheme, quantized: tuple[Tensor, ...]) -> None:
+def remember_quantized(build: KernelWriter, x: Tensor, scheme: LinearScheme, quantized: tuple[Tensor, ...]) -> None:
     """Record that the kernel which wrote ``x`` has written its quantised form too."""
     build._quantized[(x, scheme.name)] = quantized
 
 
-def weights(build: Build, part: str, k: int, n: int, scheme: LinearScheme, *, bias: bool) -> tuple[Tensor, ...]:
+def weights(build: KernelWriter, part: str, k: int, n: int, scheme: LinearScheme, *, bias: bool) -> tuple[Tensor, ...]:
     """Weight, scales and bias of a linear layer on this rank."""
     tensors = [build.weight(part, (k, n), scheme.weight_dtype)]
     scales = scheme.scale_count(k, n)
@@ -71,14 +71,16 @@ def matmul_name(scheme: LinearScheme) -> str:
     return "weight_quant_matmul" if scheme.quantizes_weight else "matmul"
 
 
-def linear(build: Build, x: Tensor, *, k: int, n: int, part: str, scheme: LinearScheme, bias: bool = False) -> Tensor:
+def linear(
+    build: KernelWriter, x: Tensor, *, k: int, n: int, part: str, scheme: LinearScheme, bias: bool = False
+) -> Tensor:
     """(rows, k) -> (rows, n)."""
     op = _matmul(build, x, k=k, n=n, part=part, scheme=scheme, bias=bias)
     build.emit(op)
     return op.outputs[0]
 
 
-def _matmul(build: Build, x: Tensor, *, k: int, n: int, part: str, scheme: LinearScheme, bias: bool) -> MatMul:
+def _matmul(build: KernelWriter, x: Tensor, *, k: int, n: int, part: str, scheme: LinearScheme, bias: bool) -> MatMul:
     operands = quantize(build, x, scheme, part)
     rows = x.shape[0]
     weight_only = scheme.quantizes_weight and not scheme.quantizes_activation
