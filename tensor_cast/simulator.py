@@ -8,18 +8,16 @@ import numpy as np
 
 from tensor_cast.deployment import Deployment
 from tensor_cast.devices.profile import DeviceProfile
-from tensor_cast.errors import ModelingError
-from tensor_cast.estimate import CollectiveEstimate, Estimate, KernelEstimate
-from tensor_cast.graph import Block, Node
+from tensor_cast.estimate import Estimate
 from tensor_cast.memory import text_memory
 from tensor_cast.models.decoder import DecoderStep, build
 from tensor_cast.models.parameters import count_parameters
 from tensor_cast.models.spec import ModelSpec
-from tensor_cast.ops import Collective, Op, Overlapped
-from tensor_cast.performance_model.analytic import analytic_time
-from tensor_cast.performance_model.collectives import outermost_link
+from tensor_cast.ops import Op
 from tensor_cast.performance_model.roofline import KernelTime
+from tensor_cast.pricing import check_world, collectives, device_profile, price
 from tensor_cast.quantity import Quantity
+from tensor_cast.timed_kernels import KernelEstimate
 from tensor_cast.workload import TextWorkload
 
 
@@ -45,10 +43,10 @@ def simulate(
     """
     deployment = deployment or Deployment()
     spec = _spec(model)
-    profile = _profile(device)
-    _check_world(profile, deployment)
+    profile = device_profile(device)
+    check_world(profile, deployment.world_size)
     step = build(spec, workload, deployment)
-    kernels = [_price(block, node, profile) for block, node in step.graph.nodes()]
+    kernels = price(step.graph, profile)
     pipeline_wait = _pipeline_wait(step, workload, kernels)
     if pipeline_wait is not None:
         kernels.append(pipeline_wait)
@@ -63,7 +61,7 @@ def simulate(
         parameters_total=parameters.total,
         parameters_active=parameters.active,
         kernels=tuple(kernels),
-        collectives=tuple(_collectives(step, profile)),
+        collectives=tuple(collectives(step.graph, profile)),
         memory=text_memory(spec, step, workload, deployment, profile, reserved_bytes=reserved_bytes),
         warnings=tuple(_warnings(spec, workload, deployment)),
     )
@@ -75,37 +73,6 @@ def _spec(model: str | ModelSpec) -> ModelSpec:
     from tensor_cast.models import load_spec
 
     return load_spec(model)
-
-
-def _profile(device: str | DeviceProfile) -> DeviceProfile:
-    if isinstance(device, DeviceProfile):
-        return device
-    from tensor_cast.devices import get_device
-
-    return get_device(device)
-
-
-def _check_world(device: DeviceProfile, deployment: Deployment) -> None:
-    joined = device.interconnect.device_count
-    if deployment.world_size > joined:
-        shape = " x ".join(map(str, device.interconnect.shape)) or "none"
-        raise ModelingError(
-            f"--world-size {deployment.world_size} is more than the {joined} devices that the interconnect of "
-            f"{device.name} joins ({shape}); describe a larger one in a profile of your own (--device-file)."
-        )
-
-
-def _price(block: Block, node: Node, device: DeviceProfile) -> KernelEstimate:
-    return KernelEstimate(
-        op=node.op,
-        block=block.name,
-        count=block.count,
-        stream=node.stream,
-        section=node.section,
-        time=analytic_time(node.op, device),
-        source="analytic",
-        layers=block.layers,
-    )
 
 
 def _pipeline_wait(
@@ -122,31 +89,6 @@ def _pipeline_wait(
     op = Op(name="pipeline_wait", part="pipeline", inputs=(), outputs=())
     time = KernelTime(0.0, 0.0, 0.0, 0.0, 0.0, wait)
     return KernelEstimate(op=op, block="pipeline", count=1, stream=0, section=None, time=time, source="analytic")
-
-
-def _collectives(step: DecoderStep, device: DeviceProfile) -> list[CollectiveEstimate]:
-    found = []
-    for block, node in step.graph.nodes():
-        parts = node.op.collectives if isinstance(node.op, Overlapped) else (node.op,)
-        for op in parts:
-            if isinstance(op, Collective):
-                link = outermost_link(device, op)
-                seconds = analytic_time(op, device).total_s
-                hidden = isinstance(node.op, Overlapped)
-                found.append(
-                    CollectiveEstimate(
-                        name=op.kind,
-                        part=op.part,
-                        count=block.count,
-                        bytes=op.message_bytes,
-                        group_size=op.group_size,
-                        stride=op.stride,
-                        link=link.name,
-                        total_s=seconds * block.count,
-                        fused=hidden,
-                    )
-                )
-    return found
 
 
 def _warnings(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> list[str]:
