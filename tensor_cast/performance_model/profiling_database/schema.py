@@ -6,7 +6,8 @@ A database directory holds one ``{kernel type}.csv`` a kernel type. The type is 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 STATE_COLUMN = "OP State"
 CORE_COLUMN = "Accelerator Core"
@@ -162,6 +163,13 @@ def modern_header(header: Sequence[str]) -> list[str]:
     if REPLAY_DURATION not in names:
         names = [REPLAY_DURATION if name == _OLD_REPLAY_DURATION else name for name in names]
     return names
+
+
+def misspelling_hint(name: str, candidates: Iterable[str]) -> str:
+    """`` (is it 'Input Shape'?)`` for a column that is there under nearly this name, or an empty string."""
+    by_folded = {candidate.casefold(): candidate for candidate in candidates}
+    matches = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.8)
+    return f" (is it {by_folded[matches[0]]!r}?)" if matches else ""
 
 
 def with_columns(present: Sequence[str], wanted: Sequence[str]) -> list[str]:

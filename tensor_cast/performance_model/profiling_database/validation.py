@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tensor_cast.errors import ModelingError, closest
+from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.coverage import row_identity
 from tensor_cast.performance_model.profiling_database.schema import (
     BASE_COLUMNS,
@@ -20,6 +20,7 @@ from tensor_cast.performance_model.profiling_database.schema import (
     PROFILE_COUNT,
     is_communication_file,
     kernel_columns,
+    misspelling_hint,
     modern_header,
 )
 from tensor_cast.performance_model.profiling_database.shapes import canonical_dtypes, is_missing, parse_shapes
@@ -112,13 +113,13 @@ def _header_violations(path: Path, header: list[str], is_communication: bool) ->
     required = COMMUNICATION_COLUMNS if is_communication else BASE_COLUMNS
     for name in required:
         if name not in modern:
-            similar = closest(name, [other for other in modern if other not in required], limit=1)
-            yield Violation(path, 1, name, f"is missing{f', is it {similar[0]!r}?' if similar else ''}")
+            hint = misspelling_hint(name, (other for other in modern if other not in required))
+            yield Violation(path, 1, name, f"is missing{hint}")
     if not is_communication:
         if not any(name in modern for name in LATENCY_COLUMNS):
             yield Violation(path, 1, "", f"has none of the duration columns {', '.join(LATENCY_COLUMNS)}")
         known = [name for name in kernel_columns(path.stem) if name in modern]
-        present = [name for name in modern if name in known]
+        present = list(dict.fromkeys(name for name in modern if name in known))
         if known != present:
             moved = next(name for name, expected in zip(present, known, strict=False) if name != expected)
             yield Violation(path, 1, moved, "is not in its place")

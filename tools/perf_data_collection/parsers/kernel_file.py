@@ -9,8 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from tensor_cast.errors import ModelingError, closest
-from tensor_cast.performance_model.profiling_database.schema import CORE_COLUMN, COUNTERS, KEY_COLUMNS, STATE_COLUMN
+from tensor_cast.errors import ModelingError
+from tensor_cast.performance_model.profiling_database.schema import (
+    CORE_COLUMN,
+    COUNTERS,
+    KEY_COLUMNS,
+    STATE_COLUMN,
+    misspelling_hint,
+)
 from tensor_cast.performance_model.profiling_database.table import check_start, read_failure
 
 if TYPE_CHECKING:
@@ -83,11 +89,8 @@ def _require_columns(path: Path, names: list[str]) -> None:
         return
     if TYPE in names and DURATION in names and not any("shape" in name.lower() for name in names):
         raise ModelingError(f"{path} has no shapes (it was profiled at Level0): {_PROFILE_AT_LEVEL1}.")
-    unknown = [name for name in names if name and name not in (*_REQUIRED, *_OPTIONAL)]
-    hints = [
-        f"{name!r}{f' (is it {similar[0]!r}?)' if (similar := closest(name, unknown, limit=1)) else ''}"
-        for name in missing
-    ]
+    unknown = [name for name in names if name not in (*_REQUIRED, *_OPTIONAL)]
+    hints = [f"{name!r}{misspelling_hint(name, unknown)}" for name in missing]
     raise ModelingError(f"{path} is not a profile of kernels with shapes: it has no column {', '.join(hints)}.")
 
 
