@@ -74,7 +74,7 @@ def _write_profile(profiles: Path, index: int, arguments: argparse.Namespace) ->
             pieces.append((before, after))
     path = directory / "kernel_details.csv"
     rows = arguments.rows // arguments.files + (index < arguments.rows % arguments.files)
-    with open(path, "w", encoding="utf-8", newline="") as stream:
+    with path.open("w", encoding="utf-8", newline="") as stream:
         stream.write(HEADER + "\r\n")
         for first in range(0, rows, 100_000):
             chosen = randomness.choices(pieces, k=min(100_000, rows - first))

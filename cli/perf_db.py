@@ -92,17 +92,17 @@ def _stats(directory: Path, limit: int) -> int:
 def _stats_lines(found: Coverage, limit: int) -> Iterable[str]:
     rows = sum(kernel.rows for kernel in found.kernels)
     yield (
-        f"{len(found.kernels)} kernel types, {rows} rows: {found.total('measured')} measured in a profile, "
-        f"{found.total('replayed')} replayed, {found.total('both')} both, {found.total('empty')} empty."
+        f"Kernel types: {len(found.kernels)}. Rows: {rows}; measured in a profile {found.total('measured')}, "
+        f"replayed {found.total('replayed')}, both {found.total('both')}, empty {found.total('empty')}."
     )
     if duplicates := sum(kernel.duplicates for kernel in found.kernels):
-        yield f"{duplicates} rows repeat an earlier one; the first is used (validate tells the lines)."
+        yield f"Rows that repeat an earlier one: {duplicates}; the first is used (validate tells the lines)."
     if found.missing_kernels:
         missing = ", ".join(found.missing_kernels)
-        yield f"No file for {len(found.missing_kernels)} kernels that can be replayed: {missing}."
+        yield f"Kernels that can be replayed and have no file: {missing}."
     outliers = [outlier for kernel in found.kernels for outlier in kernel.outliers]
     if outliers:
-        yield f"{len(outliers)} suspicious rows:"
+        yield f"Suspicious rows: {len(outliers)}."
     for outlier in outliers[:limit]:
         yield f"  {outlier.kernel_type}.csv:{outlier.line}: {_short(outlier.shapes)}: {outlier.reason}"
     if len(outliers) > limit:
@@ -116,7 +116,11 @@ def _validate(directory: Path) -> int:
     for violation in violations:
         print(violation)
     files = len({violation.path for violation in violations})
-    print(f"{len(violations)} violations in {files} files." if violations else f"{directory} keeps the format.")
+    print(
+        f"Violations: {len(violations)}, files that have any: {files}."
+        if violations
+        else f"{directory} keeps the format."
+    )
     return 1 if violations else 0
 
 
@@ -126,7 +130,7 @@ def _diff(before: Path, after: Path, limit: int) -> int:
     found = difference(before, after)
     different = [kernel for kernel in found if not kernel.is_equal]
     if not different:
-        print(f"The same durations: {len(found)} kernel types, {sum(kernel.equal for kernel in found)} rows.")
+        print(f"No difference. Kernel types: {len(found)}, rows: {sum(kernel.equal for kernel in found)}.")
         return 0
     _print_table(
         ("kernel", "only in A", "only in B", "equal", "changed", "B/A median"),

@@ -44,8 +44,8 @@ def test_stats(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     lines = capsys.readouterr().out.splitlines()
     assert " ".join(lines[0].split()) == "kernel rows measured replayed both empty timed duplicates invocations"
     assert lines[1].split() == ["Add", "2", "2", "0", "0", "0", "100%", "0", "6"]
-    assert lines[2] == "1 kernel types, 2 rows: 2 measured in a profile, 0 replayed, 0 both, 0 empty."
-    assert lines[3].startswith("No file for 35 kernels that can be replayed: AddRmsNormBias, ")
+    assert lines[2] == "Kernel types: 1. Rows: 2; measured in a profile 2, replayed 0, both 0, empty 0."
+    assert lines[3].startswith("Kernels that can be replayed and have no file: AddRmsNormBias, ArgMaxV2, ")
 
 
 def test_stats_lists_suspicious_rows_up_to_the_limit(
@@ -54,7 +54,7 @@ def test_stats_lists_suspicious_rows_up_to_the_limit(
     database(tmp_path, [1.0, 2.0], deviation="9.000000")
     assert run("stats", tmp_path, "--limit", "1") == 0
     assert capsys.readouterr().out.splitlines()[-3:] == [
-        "2 suspicious rows:",
+        "Suspicious rows: 2.",
         "  Add.csv:2: 1: the profile's deviation 9 us exceeds its mean 1 us",
         "  … and 1 more (--limit)",
     ]
@@ -68,14 +68,14 @@ def test_validate(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     path.write_bytes(path.read_bytes().replace(b",1.000000", b",-1.000000", 1))
     assert run("validate", tmp_path) == 1
     assert capsys.readouterr().out == (
-        f"{path}:2: Profiling Average Duration(us): -1.000000 is negative\n1 violations in 1 files.\n"
+        f"{path}:2: Profiling Average Duration(us): -1.000000 is negative\nViolations: 1, files that have any: 1.\n"
     )
 
 
 def test_diff(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before, after = database(tmp_path / "a", [1.0, 4.0, 7.0]), database(tmp_path / "b", [2.0, 5.0])
     assert run("diff", before, before) == 0
-    assert capsys.readouterr().out == "The same durations: 1 kernel types, 3 rows.\n"
+    assert capsys.readouterr().out == "No difference. Kernel types: 1, rows: 3.\n"
     assert run("diff", before, after, "--limit", "1") == 1
     lines = capsys.readouterr().out.splitlines()
     # Ratios 2/1 and 5/4: median 1.625.

@@ -1,0 +1,1 @@
+"""The measuring side: from profiles and replays to a performance database."""

@@ -99,14 +99,14 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
             real = target.resolve()
             temporary = real.with_name(f".{real.name}.{os.getpid()}{_STAGED_SUFFIX}")
             staged[real] = temporary
-            with open(temporary, "wb") as stream:
+            with temporary.open("wb") as stream:
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
             if real.exists():
                 shutil.copymode(real, temporary)
         for target, temporary in staged.items():
-            os.replace(temporary, target)
+            temporary.replace(target)
             replaced += 1
     except OSError as error:
         raise write_failure(target, error, changed=replaced > 0) from None

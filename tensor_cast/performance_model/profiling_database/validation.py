@@ -94,7 +94,7 @@ def validate_file(path: Path) -> Iterator[Violation]:
 
 
 def _byte_violations(path: Path, content: bytes) -> Iterator[Violation]:
-    with open(path, "rb") as stream:
+    with path.open("rb") as stream:
         if stream.read(3) == _BYTE_ORDER_MARK:
             yield Violation(path, 1, "", "starts with a byte-order mark")
     for number, line in enumerate(content.split(b"\n"), start=1):

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,7 @@ def test_no_permission_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def refuse(*_arguments: object, **_options: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(ModelingError, match=r"there is no permission to write there"):
         replace_files({tmp_path / "A.csv": b"new"})
 
@@ -96,21 +97,28 @@ def test_second_run_waits_for_the_first(tmp_path: Path) -> None:
         "import sys, pathlib; from tensor_cast.performance_model.profiling_database.atomic import database_lock\n"
         f"with database_lock(pathlib.Path({str(tmp_path)!r})): print('in', flush=True)\n"
     )
-    with database_lock(tmp_path):
-        second = subprocess.Popen(
-            [sys.executable, "-c", program],
-            cwd=REPOSITORY,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert second.stderr is not None and second.stdout is not None
+    with ExitStack() as cleanup:
+        cleanup.enter_context(database_lock(tmp_path))
+        held = cleanup.pop_all()
+        second = cleanup.enter_context(_python(program))
+        cleanup.push(held)
+        assert second.stderr is not None
+        assert second.stdout is not None
         assert f"Another run is changing {tmp_path}; waiting" in second.stderr.readline()
         assert second.poll() is None
-    assert second.stdout.readline() == "in\n"
-    second.communicate()
+        held.close()
+        assert second.stdout.readline() == "in\n"
     assert second.returncode == 0
+
+
+def _python(program: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def test_second_run_may_refuse_to_wait(tmp_path: Path) -> None:
@@ -129,17 +137,10 @@ def test_kill_while_writing_leaves_the_old_file_and_the_next_run_clears_up(tmp_p
         f"with atomic.database_lock(pathlib.Path({str(tmp_path)!r})):\n"
         f"    atomic.replace_files({{pathlib.Path({str(target)!r}): b'new'}})\n"
     )
-    writer = subprocess.Popen(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert writer.stdout is not None
-    assert writer.stdout.readline() == "written\n"
-    writer.send_signal(signal.SIGKILL)
-    writer.wait()
-    writer.stdout.close()
+    with _python(program) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "written\n"
+        writer.send_signal(signal.SIGKILL)
     assert target.read_bytes() == b"old"
     assert len(list(tmp_path.glob(".Add.csv.*"))) == 1
     start = time.monotonic()

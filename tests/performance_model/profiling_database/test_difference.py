@@ -29,7 +29,8 @@ def test_rows_added_removed_and_changed(tmp_path: Path, measured_row: BuildRow) 
     assert [(row.shapes, row.before_us, row.after_us) for row in add.changed] == [("1", 2.0, 3.0), ("2", 4.0, 5.0)]
     assert add.median_ratio == pytest.approx((1.5 + 1.25) / 2)
     assert (mul.only_before, mul.only_after, mul.changed) == (0, 1, ())
-    assert not add.is_equal and not mul.is_equal
+    assert not add.is_equal
+    assert not mul.is_equal
 
 
 def test_a_database_equals_itself(tmp_path: Path, measured_row: BuildRow) -> None:

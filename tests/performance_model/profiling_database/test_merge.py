@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensor_cast.performance_model.profiling_database.merge import MergeCounts, ProfiledRow, merge_profile
@@ -44,7 +44,8 @@ def test_known_rows_change_their_profile_alone(measured_row: BuildRow) -> None:
     assert cell(table, 0, "Profiling Average Duration(us)") == "1.250000"
     assert cell(table, 1, "Profiling Average Duration(us)") == ""
     assert table.columns[:9] == ["OP State", "Accelerator Core", *KEY_COLUMNS, "Average Duration(us)"]
-    assert old.columns == columns and len(old.rows) == 2
+    assert old.columns == columns
+    assert len(old.rows) == 2
 
 
 def test_measuring_again_replaces_and_does_not_pool(measured_row: BuildRow) -> None:
@@ -95,6 +96,7 @@ ROWS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(old=ROWS, new=ROWS)
 def test_merging_twice_is_merging_once(old: list[tuple[int, float, str]], new: list[tuple[int, float, str]]) -> None:
     def rows(drawn: list[tuple[int, float, str]]) -> list[ProfiledRow]:

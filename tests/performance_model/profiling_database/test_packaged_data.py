@@ -53,7 +53,7 @@ def test_a3_matrix_products_stay_below_the_peak() -> None:
 def test_a3_collectives_lie_beside_and_add_up() -> None:
     (directory,) = communication_directories(A3)
     for path in directory.glob("hcom_*.csv"):
-        with open(path, encoding="utf-8", newline="") as stream:
+        with path.open(encoding="utf-8", newline="") as stream:
             for row in csv.DictReader(stream):
                 bandwidth = float(row["message_bytes"]) / float(row["Duration(us)"]) * 1e6 / 1e9
                 assert float(row["bandwidth_gbps"]) == pytest.approx(bandwidth, abs=0.005)

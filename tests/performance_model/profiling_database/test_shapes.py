@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensor_cast.errors import ModelingError
@@ -34,11 +34,13 @@ def cells_of(tensors: list[Tensor | None]) -> tuple[str, str, str]:
     )
 
 
+@settings(deadline=None)
 @given(TENSORS)
 def test_reading_gives_back_what_was_written(tensors: list[Tensor | None]) -> None:
     assert parse_tensors(*cells_of(tensors)) == tuple(tensors)
 
 
+@settings(deadline=None)
 @given(TENSORS, TENSORS, st.integers(0, 2))
 def test_key_ignores_prefixes_quotes_spaces_and_trailing_absent_operands(
     inputs: list[Tensor | None], outputs: list[Tensor | None], absent: int
@@ -54,6 +56,7 @@ def test_key_ignores_prefixes_quotes_spaces_and_trailing_absent_operands(
     assert respelt == plain
 
 
+@settings(deadline=None)
 @given(TENSORS, TENSORS)
 def test_keys_differ_when_operands_do(one: list[Tensor | None], other: list[Tensor | None]) -> None:
     def without_trailing_absent(tensors: list[Tensor | None]) -> list[Tensor | None]:

@@ -9,7 +9,7 @@ import pytest
 
 from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.merge import MergeCounts, ProfiledRow
-from tensor_cast.performance_model.profiling_database.shapes import row_key
+from tensor_cast.performance_model.profiling_database.shapes import RowKey, row_key
 from tensor_cast.performance_model.profiling_database.store import Database, update_database
 from tensor_cast.performance_model.profiling_database.table import read_table
 
@@ -17,7 +17,7 @@ BuildRow = Callable[..., ProfiledRow]
 HEADER = "Input Shapes,Input Data Types,Input Formats,Output Shapes,Output Data Types,Output Formats,"
 
 
-def key(shape: str) -> tuple[str, ...]:
+def key(shape: str) -> RowKey:
     return row_key(shape, "FLOAT", "ND", shape, "FLOAT", "ND")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensor_cast.errors import ModelingError
@@ -14,6 +14,7 @@ from tensor_cast.performance_model.profiling_database.table import Table, read_t
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
 
 
+@settings(deadline=None)
 @given(rows=st.lists(st.lists(TEXT, min_size=3, max_size=3), max_size=6))
 def test_writing_then_reading_is_the_identity(tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]) -> None:
     path = tmp_path_factory.mktemp("table") / "Add.csv"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensor_cast.performance_model.profiling_database.merge import ProfiledRow
@@ -129,6 +129,7 @@ def test_ten_minutes_are_the_longest_duration(aggregate: Aggregate) -> None:
     assert only_row(result).profile[0] == "600000000.000000"
 
 
+@settings(deadline=None)
 @given(durations=st.lists(st.floats(0.001, 1e6), min_size=1, max_size=30), size=st.integers(1, 12))
 def test_statistics_do_not_depend_on_the_split(durations: list[float], size: int) -> None:
     import polars as pl

@@ -46,11 +46,11 @@ def test_bytes_of_the_database_file(
     expected = f"{header}\r\n{row}{',1.500000' * len(COUNTERS)},2\r\n"
     assert (tmp_path / "db" / "Add.csv").read_bytes() == expected.encode()
     assert capsys.readouterr().out.splitlines() == [
-        "Read 1 files, 3 rows: 2 used, 1 skipped.",
-        "  skipped         1  kernels without shapes (launched raw, or profiled at Level0)",
-        f"Database {tmp_path / 'db'}",
-        "  files: 1 new, 0 updated, 0 unchanged",
-        "  rows:  1 new, 0 updated, 0 unchanged",
+        "Profile: files read 1; rows read 3, used 2, skipped 1",
+        "         1  kernels without shapes (launched raw, or profiled at Level0)",
+        f"Database: {tmp_path / 'db'}",
+        "  files: new 1, updated 0, unchanged 0",
+        "  rows: new 1, updated 0, unchanged 0",
     ]
 
 
@@ -65,13 +65,13 @@ def test_parsing_again_updates_and_keeps_what_others_wrote(
     file.write_text("\n".join(lines))
     capsys.readouterr()
     assert parse({"Duration(us)": "3.0"}, {"Type": "Mul"}) == 0
-    assert "files: 1 new, 1 updated, 0 unchanged\n  rows:  1 new, 1 updated, 0 unchanged" in capsys.readouterr().out
+    assert "files: new 1, updated 1, unchanged 0\n  rows: new 1, updated 1, unchanged 0" in capsys.readouterr().out
     table = read_table(file)
     cells = table.cells(table.rows[0])
     assert (cells["Average Duration(us)"], cells["Profiling Average Duration(us)"]) == ("0.75", "3.000000")
     before = file.read_bytes()
     assert parse({"Duration(us)": "3.0"}, {"Type": "Mul"}) == 0
-    assert "files: 0 new, 0 updated, 2 unchanged\n  rows:  0 new, 0 updated, 2 unchanged" in capsys.readouterr().out
+    assert "files: new 0, updated 0, unchanged 2\n  rows: new 0, updated 0, unchanged 2" in capsys.readouterr().out
     assert file.read_bytes() == before
 
 
@@ -81,14 +81,14 @@ def test_summary_counts_every_reason(
     bad = [{"Duration(us)": text} for text in ("0", "-1", "N/A", "1,892.920", "1e12")]
     assert parse({}, collective, *bad, {"Type": "N/A"}) == 0
     assert capsys.readouterr().out.splitlines()[:8] == [
-        "Read 1 files, 8 rows: 1 used, 7 skipped.",
-        "  skipped         1  collectives",
-        "  skipped         1  rows without a kernel type",
-        "  skipped         1  durations with a thousands separator",
-        "  skipped         1  durations that are not a number",
-        "  skipped         2  durations of zero or less",
-        "  skipped         1  durations above 10 minutes",
-        "  5 invalid durations entered no statistic.",
+        "Profile: files read 1; rows read 8, used 1, skipped 7",
+        "         1  collectives",
+        "         1  rows without a kernel type",
+        "         1  durations with a thousands separator",
+        "         1  durations that are not a number",
+        "         2  durations of zero or less",
+        "         1  durations above 10 minutes",
+        "  Invalid durations, which entered no statistic: 5.",
     ]
 
 
@@ -109,13 +109,14 @@ def test_files_that_cannot_be_used_are_named_and_the_others_parsed(
     warnings = output.err.splitlines()
     assert len(warnings) == 4
     assert all(warning.startswith(f"warning: {tmp_path}") for warning in warnings)
-    assert [("Level0" in text, "LFS" in text, "empty" in text, "no row" in text) for text in warnings] == [
+    assert [("has no shapes" in text, "LFS" in text, "empty" in text, "gives no row" in text) for text in warnings] == [
         (True, False, False, False),
         (False, True, False, False),
         (False, False, True, False),
         (False, False, False, True),
     ]
-    assert "Read 1 files" in output.out and "4 files could not be used" in output.out
+    assert "files read 1;" in output.out
+    assert "could not be used (see the warnings): 4." in output.out
 
 
 def test_nothing_usable_writes_nothing(
@@ -124,9 +125,23 @@ def test_nothing_usable_writes_nothing(
     nothing = dict.fromkeys(["Type", "Input Shapes", "Output Shapes", "Duration(us)"], "N/A")
     assert parse(nothing, nothing) == 2
     error = capsys.readouterr().err
-    assert "has no row with a kernel type, shapes and a valid duration" in error
-    assert "Skipped: 2 kernels without shapes" in error
+    assert "kernel_details.csv gives no row (2 kernels without shapes (launched raw, or profiled at Level0)): " in error
+    assert "profile again with profiler_level Level1" in error
     assert not (tmp_path / "db").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([{"Duration(us)": "1,892.920"}], "(1 durations with a thousands separator): parse the profiler's own file."),
+        ([], "kernel_details.csv has a header and no rows."),
+    ],
+)
+def test_nothing_usable_for_another_reason(
+    parse: Callable[..., int], rows: list[dict[str, str]], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert parse(*rows) == 2
+    assert sentence in capsys.readouterr().err
 
 
 def test_directory_without_profiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,17 +248,18 @@ def test_interrupt_leaves_the_old_database(tmp_path: Path, profile: BuildProfile
         "os.fsync = wait\n"
         f"sys.exit(main(['--profiling-path', {str(tmp_path)!r}, '--database-path', {str(tmp_path / 'db')!r}]))\n"
     )
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", program],
         cwd=SCRIPT.parents[3],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "writing\n"
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=30)
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "writing\n"
+        process.send_signal(signal.SIGINT)
+        error = process.stderr.read()
     assert (process.returncode, error) == (130, "Interrupted.\n")
     assert [path.name for path in (tmp_path / "db").iterdir()] == [atomic.LOCK_NAME]
 
@@ -251,7 +267,7 @@ def test_interrupt_leaves_the_old_database(tmp_path: Path, profile: BuildProfile
 def by_hand(path: Path) -> dict[str, dict[tuple[str, ...], list[float]]]:
     """Durations by kernel type and key cells, read with the csv module alone."""
     durations: dict[str, dict[tuple[str, ...], list[float]]] = {}
-    with open(path, encoding="utf-8-sig", newline="") as stream:
+    with path.open(encoding="utf-8-sig", newline="") as stream:
         for row in csv.DictReader(stream):
             kernel_type = row.get("Type") or row["OP Type"]
             if (
@@ -278,7 +294,7 @@ def test_profiler_samples(name: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert status == 0
     assert validate(tmp_path) == []
     # The 2023 files hold one row that lost its duration cell, so that every later cell is shifted.
-    damaged = "skipped         1  lines with another number of cells than the header" in output.out
+    damaged = " 1  lines with another number of cells than the header" in output.out
     assert damaged == ("test_" in name)
     expected = by_hand(SAMPLES / name)
     assert sorted(path.stem for path in tmp_path.glob("*.csv")) == sorted(expected)

@@ -1,0 +1,1 @@
+"""From profiler files to rows of a performance database."""

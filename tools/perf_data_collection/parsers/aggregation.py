@@ -32,6 +32,7 @@ SEPARATED = "durations with a thousands separator"
 NOT_A_NUMBER = "durations that are not a number"
 NOT_POSITIVE = "durations of zero or less"
 ABSURD = f"durations above {MAX_DURATION_US / 60e6:.0f} minutes"
+NEEDS_LEVEL1 = (NO_SHAPES, NO_TYPE)
 SKIP_REASONS = (COLLECTIVE, NO_SHAPES, NO_TYPE, SEPARATED, NOT_A_NUMBER, NOT_POSITIVE, ABSURD)
 INVALID_DURATIONS = (SEPARATED, NOT_A_NUMBER, NOT_POSITIVE, ABSURD)
 

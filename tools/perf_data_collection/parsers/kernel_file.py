@@ -29,7 +29,7 @@ CHUNK_BYTES = 32 << 20
 _OP_SUMMARY_NAMES = {"OP Type": TYPE, "Task Type": CORE_COLUMN, "Task Duration(us)": DURATION}
 _REQUIRED = (TYPE, DURATION, *KEY_COLUMNS)
 _OPTIONAL = (STATE_COLUMN, CORE_COLUMN, *COUNTERS)
-_PROFILE_AT_LEVEL1 = (
+PROFILE_AT_LEVEL1 = (
     "profile again with profiler_level Level1 (or Level2) and aic_metrics PipeUtilization, "
     "or msprof with its default --task-time=l1"
 )
@@ -67,20 +67,25 @@ def open_kernel_file(path: Path) -> KernelFile:
         ModelingError: the file cannot feed a database; the sentence says why and what to do.
     """
     try:
-        with open(path, "rb") as stream:
+        with path.open("rb") as stream:
             start = stream.readline(1 << 20)
             check_start(path, start + stream.read(4096))
             size = path.stat().st_size
     except OSError as error:
         raise read_failure(path, error) from None
-    try:
-        header = next(csv.reader([start.decode("utf-8-sig")]))
-    except UnicodeDecodeError:
-        raise ModelingError(f'{path} is not UTF-8 text: save it again as "CSV UTF-8".') from None
+    _require_utf8(path, start)
+    header = next(csv.reader([start.decode("utf-8-sig")]))
     names = [_OP_SUMMARY_NAMES.get(name.strip(), name.strip()) for name in header]
     places = {name: names.index(name) for name in (*_REQUIRED, *_OPTIONAL) if name in names}
     _require_columns(path, names)
     return KernelFile(path, len(names), places, len(start), size)
+
+
+def _require_utf8(path: Path, text: bytes) -> None:
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ModelingError(f'{path} is not UTF-8 text: save it again as "CSV UTF-8".') from None
 
 
 def _require_columns(path: Path, names: list[str]) -> None:
@@ -88,7 +93,7 @@ def _require_columns(path: Path, names: list[str]) -> None:
     if not missing:
         return
     if TYPE in names and DURATION in names and not any("shape" in name.lower() for name in names):
-        raise ModelingError(f"{path} has no shapes (it was profiled at Level0): {_PROFILE_AT_LEVEL1}.")
+        raise ModelingError(f"{path} has no shapes (it was profiled at Level0): {PROFILE_AT_LEVEL1}.")
     unknown = [name for name in names if name not in (*_REQUIRED, *_OPTIONAL)]
     hints = [f"{name!r}{misspelling_hint(name, unknown)}" for name in missing]
     raise ModelingError(f"{path} is not a profile of kernels with shapes: it has no column {', '.join(hints)}.")
@@ -101,7 +106,7 @@ def read_chunks(file: KernelFile, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Ch
         ModelingError: the file cannot be read or is not UTF-8.
     """
     try:
-        with open(file.path, "rb") as stream:
+        with file.path.open("rb") as stream:
             stream.seek(file.rows_offset)
             yield from _chunks(file, stream, chunk_bytes)
     except OSError as error:
@@ -121,6 +126,8 @@ def _chunks(file: KernelFile, stream: BinaryIO, chunk_bytes: int) -> Iterator[Ch
 
 
 def _chunk(file: KernelFile, lines: bytes, *, is_last: bool) -> Chunk:
+    if not lines.isascii():
+        _require_utf8(file.path, lines)
     frame = _frame(file, lines)
     if frame is not None:
         return Chunk(frame, 0, 0, len(lines))
@@ -182,8 +189,6 @@ def _well_formed(file: KernelFile, lines: bytes) -> tuple[bytes, int]:
             continue
         try:
             cells = next(csv.reader([line.decode("utf-8")], strict=True))
-        except UnicodeDecodeError:
-            raise ModelingError(f'{file.path} is not UTF-8 text: save it again as "CSV UTF-8".') from None
         except csv.Error:
             malformed += 1
             continue

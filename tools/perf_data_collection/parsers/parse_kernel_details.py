@@ -92,30 +92,30 @@ def summary(parsed: ParsedProfile, copies: Sequence[Path], directory: Path, chan
     read = parsed.aggregation
     bad_lines = parsed.malformed + parsed.truncated
     lines = [
-        f"Read {len(parsed.files)} files, {read.rows_read + bad_lines} rows: {read.rows_used} used, "
-        f"{read.rows_read - read.rows_used + bad_lines} skipped."
+        f"Profile: files read {len(parsed.files)}; rows read {read.rows_read + bad_lines}, used {read.rows_used}, "
+        f"skipped {read.rows_read - read.rows_used + bad_lines}"
     ]
     skipped = [(read.skipped[reason], reason) for reason in SKIP_REASONS if read.skipped[reason]]
     if parsed.malformed:
         skipped.append((parsed.malformed, "lines with another number of cells than the header"))
     if parsed.truncated:
         skipped.append((parsed.truncated, "last lines cut off in the middle"))
-    lines += [f"  skipped {count:>9}  {reason}" for count, reason in skipped]
+    lines += [f"{count:>10}  {reason}" for count, reason in skipped]
     invalid = sum(read.skipped[reason] for reason in INVALID_DURATIONS)
     if invalid:
-        lines.append(f"  {invalid} invalid durations entered no statistic.")
+        lines.append(f"  Invalid durations, which entered no statistic: {invalid}.")
     if copies:
-        lines.append(f"  {len(copies)} op_summary files left out: the kernel_details beside them are copies of them.")
+        lines.append(f"  op_summary files left out, because kernel_details beside them hold the same: {len(copies)}.")
     if parsed.unusable:
-        lines.append(f"  {len(parsed.unusable)} files could not be used, see the warnings.")
+        lines.append(f"  Files that could not be used (see the warnings): {len(parsed.unusable)}.")
     counts = [change.rows for change in changes]
     lines += [
-        f"Database {directory}",
-        f"  files: {sum(change.created for change in changes)} new, "
-        f"{sum(change.written and not change.created for change in changes)} updated, "
-        f"{sum(not change.written for change in changes)} unchanged",
-        f"  rows:  {sum(count.new for count in counts)} new, {sum(count.updated for count in counts)} updated, "
-        f"{sum(count.unchanged for count in counts)} unchanged",
+        f"Database: {directory}",
+        f"  files: new {sum(change.created for change in changes)}, "
+        f"updated {sum(change.written and not change.created for change in changes)}, "
+        f"unchanged {sum(not change.written for change in changes)}",
+        f"  rows: new {sum(count.new for count in counts)}, updated {sum(count.updated for count in counts)}, "
+        f"unchanged {sum(count.unchanged for count in counts)}",
     ]
     return lines
 

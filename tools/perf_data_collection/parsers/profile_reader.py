@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,9 +14,15 @@ from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.merge import ProfiledRow
 from tensor_cast.performance_model.profiling_database.schema import FUSED_ATTENTION
 from tensor_cast.performance_model.profiling_database.shapes import RowKey
-from tools.perf_data_collection.parsers.aggregation import Aggregation
+from tools.perf_data_collection.parsers.aggregation import NEEDS_LEVEL1, Aggregation
 from tools.perf_data_collection.parsers.attention_runtime import runtime_of
-from tools.perf_data_collection.parsers.kernel_file import CHUNK_BYTES, KernelFile, open_kernel_file, read_chunks
+from tools.perf_data_collection.parsers.kernel_file import (
+    CHUNK_BYTES,
+    PROFILE_AT_LEVEL1,
+    KernelFile,
+    open_kernel_file,
+    read_chunks,
+)
 
 _LONG_INPUT_BYTES = 64 << 20
 
@@ -71,6 +78,8 @@ def _read_file(
     file: KernelFile, parsed: ParsedProfile, advance: Advance, chunk_bytes: int
 ) -> dict[RowKey, dict[str, str]]:
     used_before = parsed.aggregation.rows_used
+    skipped_before = parsed.aggregation.skipped.copy()
+    malformed_before = parsed.malformed + parsed.truncated
     attention: list[tuple[str, ...]] = []
     try:
         for chunk in read_chunks(file, chunk_bytes):
@@ -85,24 +94,30 @@ def _read_file(
     if parsed.aggregation.rows_used > used_before:
         parsed.files.append(file.path)
     else:
-        parsed.unusable.append(
-            f"{file.path} has no row with a kernel type, shapes and a valid duration: "
-            "profile again with Level1 (or Level2) and aic_metrics PipeUtilization."
-        )
+        malformed = parsed.malformed + parsed.truncated - malformed_before
+        parsed.unusable.append(_without_rows(file, parsed.aggregation.skipped - skipped_before, malformed))
     runtime, warning = runtime_of(attention, file.path)
     if warning:
         parsed.warnings.append(warning)
     return runtime
 
 
+def _without_rows(file: KernelFile, skipped: Counter[str], malformed: int) -> str:
+    """Why a file that could be read gave no row, and what to do."""
+    reasons = [f"{count} {reason}" for reason, count in skipped.most_common()]
+    if malformed:
+        reasons.append(f"{malformed} lines that do not fit the header")
+    if not reasons:
+        return f"{file.path} has a header and no rows."
+    needs_shapes = any(skipped[reason] for reason in NEEDS_LEVEL1)
+    advice = f"to have kernels with shapes, {PROFILE_AT_LEVEL1}" if needs_shapes else "parse the profiler's own file"
+    return f"{file.path} gives no row ({', '.join(reasons)}): {advice}."
+
+
 def _nothing_usable(parsed: ParsedProfile) -> str:
-    reasons = [f"{count} {reason}" for reason, count in parsed.aggregation.skipped.most_common()]
-    if parsed.malformed or parsed.truncated:
-        reasons.append(f"{parsed.malformed + parsed.truncated} malformed lines")
-    skipped = f" Skipped: {', '.join(reasons)}." if reasons else ""
     shown = parsed.unusable[:5]
-    more = f" And {len(parsed.unusable) - len(shown)} more files." if len(parsed.unusable) > len(shown) else ""
-    return f"{' '.join(shown)}{more}{skipped}"
+    more = [f"And {len(parsed.unusable) - len(shown)} more files."] if len(parsed.unusable) > len(shown) else []
+    return " ".join([*shown, *more])
 
 
 @contextmanager
