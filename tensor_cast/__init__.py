@@ -11,13 +11,17 @@
 
 from __future__ import annotations
 
-from tensor_cast.deployment import Deployment
-from tensor_cast.devices import DeviceProfile
-from tensor_cast.errors import ModelingError
-from tensor_cast.estimate import Estimate
-from tensor_cast.models import ModelSpec, load_spec
-from tensor_cast.simulator import simulate
-from tensor_cast.workload import TextWorkload
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensor_cast.deployment import Deployment
+    from tensor_cast.devices import DeviceProfile
+    from tensor_cast.errors import ModelingError
+    from tensor_cast.estimate import Estimate
+    from tensor_cast.models import ModelSpec, load_spec
+    from tensor_cast.simulator import simulate
+    from tensor_cast.workload import TextWorkload
 
 __all__ = [
     "Deployment",
@@ -29,3 +33,21 @@ __all__ = [
     "load_spec",
     "simulate",
 ]
+
+_HOMES = {
+    "Deployment": "tensor_cast.deployment",
+    "DeviceProfile": "tensor_cast.devices",
+    "Estimate": "tensor_cast.estimate",
+    "ModelSpec": "tensor_cast.models",
+    "ModelingError": "tensor_cast.errors",
+    "TextWorkload": "tensor_cast.workload",
+    "load_spec": "tensor_cast.models",
+    "simulate": "tensor_cast.simulator",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for: ``msmodeling --help`` needs neither NumPy nor the models."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,1 +1,1 @@
-"""Views of an Estimate."""
+"""Views of an Estimate: table, JSON, Chrome trace."""

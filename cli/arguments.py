@@ -1,0 +1,243 @@
+"""Flags that several commands share, and what the core makes of them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from cli.parser import CommandParser, UsageError, choice, number, whole_number
+from tensor_cast.deployment import Deployment
+from tensor_cast.devices.profile import DeviceProfile
+from tensor_cast.dtypes import ACTIVATION_DTYPES, ALIASES
+from tensor_cast.errors import did_you_mean
+from tensor_cast.quantization import ATTENTION_DTYPES, LINEAR_SCHEMES
+
+GB = 1e9
+LINEAR_CHOICES = ", ".join(LINEAR_SCHEMES)
+ATTENTION_CHOICES = ", ".join(ATTENTION_DTYPES)
+COMPILATION_OPTIONS = (
+    "enable_multistream",
+    "enable_matmul_allreduce",
+    "enable_sequence_parallel",
+    "enable_dispatch_ffn_combine",
+)
+STRATEGY = ("tp_size", "dp_size", "pp_size", "ep_size", "moe_tp_size", "moe_dp_size")
+"""Sizes of which at least one says how several devices are used."""
+
+_PARALLEL_HELP = {
+    "tp_size": "tensor parallelism: ranks that share attention heads and the columns of linear layers",
+    "dp_size": "data parallelism: groups that share out the queries",
+    "pp_size": "pipeline parallelism: stages of consecutive layers",
+    "ep_size": "expert parallelism: ranks that share out the routed experts",
+    "moe_tp_size": "tensor parallelism inside each routed expert",
+    "moe_dp_size": "replicas of all routed experts",
+    "mlp_tp_size": "tensor parallelism of dense MLPs, where not --tp-size",
+    "o_proj_tp_size": "tensor parallelism of attention's output projection, where not --tp-size",
+    "lmhead_tp_size": "tensor parallelism of the output head, where not --tp-size",
+    "dcp_size": "decode context parallelism: ranks of a tensor-parallel group that share out the KV cache's tokens",
+}
+
+
+def add_model_arguments(parser: CommandParser) -> None:
+    """The model, positional or as ``--model-id``, and how to find and read it."""
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="id in the catalog (`msmodeling models`), directory, config.json, or id on a hub",
+    )
+    group.add_argument("--model-id", metavar="MODEL", help="the same as MODEL")
+    add_reading_arguments(group)
+
+
+def add_reading_arguments(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
+    """How a config is found and read."""
+    group.add_argument(
+        "--model-family", metavar="NAME", help="read the config as this family, whatever its model_type says"
+    )
+    group.add_argument(
+        "--remote-source",
+        type=choice(("huggingface", "modelscope")),
+        default="huggingface",
+        metavar="{huggingface,modelscope}",
+        help="hub for ids that are not in the catalog; only config files are fetched (default: huggingface)",
+    )
+
+
+def model_name(arguments: argparse.Namespace) -> str | None:
+    """The model, however it was given.
+
+    Raises:
+        UsageError: it was given twice, differently.
+    """
+    positional: str | None = arguments.model
+    flag: str | None = arguments.model_id
+    if positional is not None and flag is not None and positional != flag:
+        raise UsageError(f"Two models are given, {positional} and --model-id {flag}: keep one.")
+    return flag if positional is None else positional
+
+
+def add_device_arguments(parser: CommandParser) -> None:
+    """The device, how many, and what of its memory is taken."""
+    group = parser.add_argument_group("device")
+    group.add_argument("--device", metavar="NAME", help="device by name or alias; `msmodeling devices` lists them")
+    group.add_argument(
+        "--device-file",
+        dest="device_files",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="YAML file with devices of your own; may be given several times",
+    )
+    group.add_argument(
+        "--reserved-memory-gb",
+        type=number(0.0),
+        default=0.0,
+        metavar="GB",
+        help="memory of each device that something else keeps, in GB of 1e9 bytes (default: 0)",
+    )
+
+
+def device_profile(arguments: argparse.Namespace) -> DeviceProfile:
+    """The profile that ``--device`` names."""
+    from tensor_cast.devices.registry import get_device
+
+    return get_device(arguments.device, arguments.device_files)
+
+
+def add_quantization_arguments(parser: CommandParser) -> None:
+    """Formats of weights, KV cache and hidden states."""
+    group = parser.add_argument_group("quantisation")
+    linear = choice(LINEAR_SCHEMES)
+    group.add_argument(
+        "--quantize-linear-action", type=linear, metavar="SCHEME", help=f"linear layers: {LINEAR_CHOICES}"
+    )
+    group.add_argument(
+        "--quantize-non-expert-linear-action",
+        type=linear,
+        metavar="SCHEME",
+        help="linear layers other than routed experts, where not as --quantize-linear-action",
+    )
+    group.add_argument("--quantize-lmhead", action="store_true", help="quantise the output head like other layers")
+    group.add_argument(
+        "--quantize-attention-action",
+        type=choice(ATTENTION_DTYPES),
+        default="DISABLED",
+        metavar="SCHEME",
+        help=f"KV cache and attention: {ATTENTION_CHOICES} (default: DISABLED)",
+    )
+    group.add_argument(
+        "--mxfp4-group-size", type=whole_number(1), default=32, metavar="N", help="weights a scale (default: 32)"
+    )
+    add_dtype_argument(group)
+
+
+def add_dtype_argument(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
+    """Format of what is not quantised."""
+    group.add_argument(
+        "--dtype",
+        type=choice((*ACTIVATION_DTYPES, *(alias for alias, name in ALIASES.items() if name in ACTIVATION_DTYPES))),
+        metavar="DTYPE",
+        help=f"hidden states and unquantised weights: {', '.join(ACTIVATION_DTYPES)} (default: the model's)",
+    )
+
+
+def add_parallel_arguments(parser: CommandParser) -> None:
+    """How the work is spread over devices."""
+    group = parser.add_argument_group(
+        "parallelism", "Sizes must multiply to the world size; one that is left out follows from the others."
+    )
+    size = whole_number(1)
+    group.add_argument(
+        "--world-size", "--num-devices", type=size, default=1, metavar="N", help="devices in all (default: 1)"
+    )
+    for name, text in _PARALLEL_HELP.items():
+        group.add_argument(f"--{name.replace('_', '-')}", type=size, metavar="N", help=text)
+    group.add_argument(
+        "--enable-sequence-parallel",
+        action="store_true",
+        help="norms and residuals on a share of the tokens: reduce-scatter and all-gather, not all-reduce",
+    )
+    group.add_argument(
+        "--enable-shared-expert-tp", action="store_true", help="shard shared experts over the tensor-parallel group"
+    )
+    group.add_argument(
+        "--enable-redundant-experts", action="store_true", help="one spare expert on every expert-parallel rank"
+    )
+
+
+def add_compilation_arguments(parser: CommandParser) -> None:
+    """Fused kernels."""
+    group = parser.add_argument_group("kernels")
+    group.add_argument(
+        "--compile", action="store_true", help="fuse kernels as a serving engine's graph mode does (default: eager)"
+    )
+    group.add_argument(
+        "--compilation-config",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="OPTION",
+        help=f"more fusions, with --compile: {', '.join(COMPILATION_OPTIONS)}",
+    )
+
+
+def add_output_arguments(parser: CommandParser) -> None:
+    """What is written where."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--dump-input-shapes", action="store_true", help="a row for each shape, with shapes and dtypes")
+    group.add_argument(
+        "--dump-op-bound-results", action="store_true", help="what each row would take by each bound alone"
+    )
+    group.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON; - for stdout, instead")
+    group.add_argument("--chrome-trace-file", type=Path, metavar="FILE", help="write a trace for Perfetto")
+    group.add_argument(
+        "--log-level",
+        type=choice(("DEBUG", "INFO", "WARNING", "ERROR")),
+        default="WARNING",
+        metavar="LEVEL",
+        help="what is told on stderr: DEBUG, INFO, WARNING, ERROR (default: WARNING)",
+    )
+
+
+def deployment(arguments: argparse.Namespace) -> Deployment:
+    """The deployment that the flags describe; what they leave out keeps the core's default.
+
+    Raises:
+        UsageError: an unknown compilation option.
+        ModelingError: sizes or fusions that exclude each other.
+    """
+    options = _compilation_options(arguments.compilation_config)
+    sizes: dict[str, Any] = {name: getattr(arguments, name) for name in ("world_size", *_PARALLEL_HELP)}
+    return Deployment(
+        **sizes,
+        quantize_linear=arguments.quantize_linear_action,
+        quantize_non_expert_linear=arguments.quantize_non_expert_linear_action,
+        quantize_lmhead=arguments.quantize_lmhead,
+        quantize_attention=arguments.quantize_attention_action,
+        mxfp4_group_size=arguments.mxfp4_group_size,
+        dtype=arguments.dtype,
+        compile=arguments.compile,
+        enable_sequence_parallel=arguments.enable_sequence_parallel or "enable_sequence_parallel" in options,
+        enable_shared_expert_tp=arguments.enable_shared_expert_tp,
+        enable_redundant_experts=arguments.enable_redundant_experts,
+        enable_multistream="enable_multistream" in options,
+        enable_matmul_allreduce="enable_matmul_allreduce" in options,
+        enable_dispatch_ffn_combine="enable_dispatch_ffn_combine" in options,
+        block_size=arguments.block_size,
+    )
+
+
+def _compilation_options(given: list[str]) -> set[str]:
+    names = [name for text in given for name in text.replace(",", " ").split()]
+    options = {name.casefold().replace("-", "_"): name for name in names}
+    unknown = [name for folded, name in options.items() if folded not in COMPILATION_OPTIONS]
+    if unknown:
+        raise UsageError(
+            f"--compilation-config does not know {', '.join(unknown)}: it takes {', '.join(COMPILATION_OPTIONS)}."
+            f"{did_you_mean(unknown[0], COMPILATION_OPTIONS)}"
+        )
+    return set(options)

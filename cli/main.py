@@ -1,0 +1,129 @@
+"""``msmodeling <command>``: find the command, run it, and turn errors into one sentence and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple
+
+from cli.parser import CommandParser, UsageError
+from tensor_cast.errors import ModelingError, did_you_mean
+
+PROGRAM = "msmodeling"
+
+
+class _VersionAction(argparse.Action):
+    """Look the version up only when asked: the metadata takes 20 ms to import."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            number = version(PROGRAM)
+        except PackageNotFoundError:
+            number = "of a checkout that is not installed (pip install -e .)"
+        print(f"{PROGRAM} {number}")
+        parser.exit()
+
+
+class Command(NamedTuple):
+    """A command's module, imported only when the command is asked for, and its line in the help."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "text-generate": Command("cli.inference.text_generate", "time and memory of a language model's prefill or decode"),
+    "models": Command("cli.models", "list the known models, or show what follows from one's config"),
+    "devices": Command("cli.devices", "list the devices, or show every figure of one with its source"),
+    "perf-db": Command("cli.perf_db", "look into a performance database"),
+}
+
+_DESCRIPTION = "Predict what a model costs on an accelerator that you do not have."
+_EPILOG = f"""\
+example:
+  {PROGRAM} text-generate Qwen/Qwen3-32B --device ATLAS_800_A2_376T_64G \\
+      --num-queries 2 --query-length 3500 --quantize-linear-action DISABLED
+
+`{PROGRAM} <command> --help` explains a command.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; the exit status is 0 when done, 2 for a wrong request, 1 for a failure."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except ModelingError as error:
+        print(f"{_error_label()} {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader is gone (`| head`): the flush at exit must not fail again. 128 + SIGPIPE, as other programs exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    name = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if name is not None and name not in COMMANDS:
+        raise UsageError(f"There is no command {name!r}: one of {', '.join(COMMANDS)}.{did_you_mean(name, COMMANDS)}")
+    parser, chosen = _parser(name)
+    if not arguments:
+        parser.print_help()
+        return 0
+    try:
+        namespace, unknown = parser.parse_known_args(arguments)
+    except SystemExit as stop:
+        # --help and --version: argparse has printed the answer.
+        return int(stop.code or 0)
+    if namespace.command is None or chosen is None:
+        raise UsageError(f"Name a command: one of {', '.join(COMMANDS)}.")
+    if unknown:
+        chosen.refuse(unknown)
+    try:
+        status: int = import_module(COMMANDS[namespace.command].module).run(namespace)
+    except UsageError:
+        raise
+    except ModelingError as error:
+        raise ModelingError(_with_flags(str(error), chosen.flags()), exit_status=error.exit_status) from error
+    return status
+
+
+def _parser(name: str | None) -> tuple[CommandParser, CommandParser | None]:
+    """The parser of all commands, and that of ``name``; only its module is imported."""
+    parser = CommandParser(prog=PROGRAM, description=_DESCRIPTION, epilog=_EPILOG)
+    parser.add_argument("--version", action=_VersionAction, nargs=0, help="print the version and exit")
+    subparsers = parser.add_subparsers(dest="command", metavar="<command>", title="commands", prog=PROGRAM)
+    for command, (module, summary) in COMMANDS.items():
+        if command == name:
+            import_module(module).add_parser(subparsers)
+        else:
+            subparsers.add_parser(command, help=summary, add_help=False)
+    return parser, subparsers.choices[name] if name else None
+
+
+def _with_flags(message: str, flags: dict[str, str]) -> str:
+    """The core's sentence with its parameters' names as a person typed them: ``--query-length``, not query_length.
+
+    Only whole words are replaced, not parts of a path.
+    """
+    names = "|".join(sorted((name for name in flags if "_" in name), key=len, reverse=True))
+    return re.sub(rf"(?<![^\s(])({names})(?![^\s,:;)])", lambda match: flags[match[1]], message) if names else message
+
+
+def _error_label() -> str:
+    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    return "\x1b[1;31merror:\x1b[0m" if colour else "error:"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

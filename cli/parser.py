@@ -1,0 +1,107 @@
+"""The parser that all commands share: one sentence for a wrong command line, and types that say what they expect."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+from tensor_cast.errors import ModelingError, did_you_mean
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_LARGEST = 10**12
+_HELP_WIDTH = 100
+
+
+class UsageError(ModelingError):
+    """A command line that is wrong in itself; its sentence names flags already."""
+
+
+class CommandParser(argparse.ArgumentParser):
+    """``argparse`` with the project's errors: a wrong command line raises ``UsageError`` instead of exiting."""
+
+    def __init__(self, **options: Any) -> None:
+        # An abbreviation would mean another flag as soon as a longer one is added.
+        options.setdefault("allow_abbrev", False)
+        super().__init__(**options)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise for what argparse found wrong, the flag first: ``--num-queries must be …``."""
+        sentence = re.sub(r"^argument ([^:/]+)(?:/[^:]*)?: ", r"\1 ", message).rstrip(".")
+        raise UsageError(f"{sentence}{'' if sentence.endswith('?') else '.'} `{self.prog} --help` explains all flags.")
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Raise for arguments that the command does not have."""
+        first = next((argument for argument in unknown if argument.startswith("-")), unknown[0])
+        known = [option for action in self._actions for option in action.option_strings]
+        near = did_you_mean(first.partition("=")[0].replace("_", "-"), known) if first.startswith("-") else ""
+        self.error(f"there is no argument {first}.{near}")
+
+    def flags(self) -> dict[str, str]:
+        """The flag of each destination, as the core names it: ``num_queries`` -> ``--num-queries``."""
+        return {
+            action.dest: action.option_strings[0]
+            for action in self._actions
+            if action.option_strings and action.option_strings[0].startswith("--")
+        }
+
+    def format_help(self) -> str:
+        """The help text, coloured on a terminal, no wider than it."""
+        width = min(_HELP_WIDTH, shutil.get_terminal_size().columns)
+        formatter: type[argparse.HelpFormatter] = argparse.RawDescriptionHelpFormatter
+        if sys.stdout.isatty():
+            from rich_argparse import RawDescriptionRichHelpFormatter
+
+            formatter = RawDescriptionRichHelpFormatter
+        self.formatter_class = partial(formatter, max_help_position=30, width=width)
+        return super().format_help()
+
+
+def whole_number(minimum: int) -> Callable[[str], int]:
+    """A type for a whole number of at least ``minimum``, written in digits."""
+
+    def parse(text: str) -> int:
+        stripped = text.strip()
+        if not _WHOLE_NUMBER.fullmatch(stripped) or len(stripped) > 20 or not minimum <= int(stripped) <= _LARGEST:
+            limit = f" and at most {_LARGEST:,}" if stripped.isdigit() and len(stripped) > 12 else ""
+            raise argparse.ArgumentTypeError(f"must be a whole number of at least {minimum}{limit}, got {text!r:.40}")
+        return int(stripped)
+
+    return parse
+
+
+def number(minimum: float, below: float = math.inf, *, inclusive: bool = False) -> Callable[[str], float]:
+    """A type for a number of at least ``minimum`` and less than ``below`` (or up to it)."""
+    upper = "" if below == math.inf else f" and {'at most' if inclusive else 'less than'} {below:g}"
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (minimum <= value < below or (inclusive and value == below)):
+            raise argparse.ArgumentTypeError(f"must be a number of at least {minimum:g}{upper}, got {text!r:.40}")
+        return value
+
+    return parse
+
+
+def choice(choices: Iterable[str]) -> Callable[[str], str]:
+    """A type for one of ``choices``, in any case; hyphens count as underscores."""
+    by_folded = {name.casefold().replace("-", "_"): name for name in choices}
+
+    def parse(text: str) -> str:
+        name = by_folded.get(text.strip().casefold().replace("-", "_"))
+        if name is None:
+            names = list(by_folded.values())
+            raise argparse.ArgumentTypeError(
+                f"must be one of {', '.join(names)}, got {text!r:.60}.{did_you_mean(text, names)}"
+            )
+        return name
+
+    return parse

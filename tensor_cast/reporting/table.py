@@ -1,0 +1,317 @@
+"""An Estimate as a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tensor_cast.advice import Remedy
+from tensor_cast.devices.profile import DeviceProfile
+from tensor_cast.estimate import CollectiveEstimate, Estimate, OpEstimate
+from tensor_cast.memory import MemoryEstimate
+from tensor_cast.ops import Tensor
+from tensor_cast.performance_model.roofline import BOUNDS
+from tensor_cast.quantity import Quantity
+from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
+from tensor_cast.reporting.units import byte_size, column_unit, count, duration, plural
+
+GB, GIB = 1e9, 2.0**30
+BOUND_COLUMNS = tuple(bound for bound in BOUNDS if bound != "wait")
+
+
+def report(
+    estimate: Estimate,
+    *,
+    remedies: Sequence[Remedy] = (),
+    input_shapes: bool = False,
+    op_bounds: bool = False,
+) -> list[Section]:
+    """All sections of the report of one point, what does not fit first.
+
+    Args:
+        estimate: of scalar quantities.
+        remedies: what would make it fit, where it does not.
+        input_shapes: a row for each shape, with the shapes below it.
+        op_bounds: another table with the time of every row by each bound alone.
+    """
+    rows = sorted(estimate.ops_by_shape if input_shapes else estimate.ops, key=lambda op: -float(op.total_s))
+    sections: list[Section] = []
+    if not estimate.fits:
+        sections.append(Sentence(verdict(estimate.memory, remedies), "bad"))
+    sections.append(configuration(estimate))
+    sections.append(kernels(estimate, rows, shapes=input_shapes))
+    if op_bounds:
+        sections.append(bounds(rows))
+    sections.append(categories(estimate))
+    if estimate.collectives:
+        sections.append(collectives(estimate.collectives))
+    sections += [times(estimate), memory(estimate.memory)]
+    sections += [Sentence(f"Warning: {warning}", "warning") for warning in estimate.warnings]
+    return sections
+
+
+def verdict(memory: MemoryEstimate, remedies: Sequence[Remedy]) -> str:
+    """One sentence: what is needed, what there is, and what would fit."""
+    used = float(memory.used_bytes)
+    if remedies:
+        options = [f"{remedy.flags} ({remedy.used_bytes / GB:,.1f} GB)" for remedy in remedies]
+        advice = f"it would fit with {', or with '.join(options)}"
+    else:
+        advice = "neither fewer queries, nor 8-bit weights, nor more devices of this interconnect would make it fit"
+    return (
+        f"Does not fit: a device needs {used / GB:,.1f} GB ({used / GIB:,.1f} GiB) and has "
+        f"{memory.device_bytes / GB:,.1f} GB ({memory.device_bytes / GIB:,.1f} GiB); {advice}."
+    )
+
+
+def configuration(estimate: Estimate) -> Facts:
+    """What was asked for, as it was understood."""
+    model, deployment = estimate.model, estimate.deployment
+    rows = [
+        ("model", f"{model.name}: {model.family}, {plural(len(model.layers), 'layer')}, {estimate.dtype}"),
+        ("config", model.origin),
+        ("parameters", parameters(estimate.parameters_total, estimate.parameters_active)),
+        ("workload", _workload(estimate)),
+        ("parallel", _parallel(estimate)),
+        ("quantised", _quantised(estimate)),
+        ("kernels", "fused as by a serving engine's graph mode" if deployment.compile else "eager, not fused"),
+        ("device", _device(estimate.device, estimate)),
+        ("links", _links(estimate.device)),
+    ]
+    return Facts("Configuration", tuple((name, value) for name, value in rows if value))
+
+
+def parameters(total: int, active: int) -> str:
+    """Parameters, exactly and roundly."""
+    if active == total:
+        return f"{total:,} ({count(total)}), all of them active"
+    return f"{total:,} ({count(total)}), {active:,} ({count(active)}) active a token"
+
+
+def _workload(estimate: Estimate) -> str:
+    workload = estimate.workload
+    queries, query_length = float(workload.num_queries), float(workload.query_length)
+    kind = "decode" if workload.decode else "prefill"
+    text = (
+        f"{kind}: {plural(queries, 'query')} x {plural(query_length, 'token')} = {queries * query_length:,.0f} tokens"
+    )
+    text += f", {workload.context_length:,.0f} already in the context of each"
+    if workload.prefix_cache_hit_rate:
+        cached = query_length - float(workload.computed_query_length)
+        text += f", {cached:,.0f} of each found in the prefix cache"
+    if workload.num_mtp_tokens:
+        text += f", {plural(workload.num_mtp_tokens, 'token')} drafted"
+        text += f" ({float(workload.tokens_per_sequence):.3g} expected a step)"
+    return text
+
+
+def _parallel(estimate: Estimate) -> str:
+    sizes = estimate.parallel
+    if sizes.world == 1:
+        return "1 device"
+    text = f"{sizes.world:,} devices = tp {sizes.tp} x dp {sizes.dp} x pp {sizes.pp}"
+    if estimate.model.has_experts:
+        text += f"; experts ep {sizes.ep} x tp {sizes.moe_tp} x dp {sizes.moe_dp}"
+    others = {"mlp": sizes.mlp_tp, "o_proj": sizes.o_proj_tp, "lm_head": sizes.lmhead_tp}
+    text += "".join(f"; {name} tp {size}" for name, size in others.items() if size != sizes.tp)
+    if sizes.dcp > 1:
+        text += f"; decode context parallel {sizes.dcp}"
+    if estimate.deployment.enable_sequence_parallel:
+        text += "; sequence parallel"
+    return text
+
+
+def _quantised(estimate: Estimate) -> str:
+    deployment = estimate.deployment
+    linear, others = deployment.quantize_linear, deployment.quantize_non_expert_linear or deployment.quantize_linear
+    text = f"linear layers {linear}"
+    if others != linear:
+        text = f"experts {linear}, other linear layers {others}"
+    head = others if deployment.quantize_lmhead else "DISABLED"
+    return f"{text}, output head {head}, attention {deployment.quantize_attention}"
+
+
+def _device(device: DeviceProfile, estimate: Estimate) -> str:
+    dtypes = dict.fromkeys(k.op.matrix_dtype for k in estimate.kernels if np.any(np.greater(k.op.matrix_flops, 0.0)))
+    rates = ", ".join(f"{device.matrix_flops[d] / 1e12:,.4g} {d} TFLOP/s" for d in dtypes if d in device.matrix_flops)
+    return f"{device.name}: {rates}, {device.memory_bandwidth / GB:,.4g} GB/s, {device.memory_bytes / GIB:,.4g} GiB"
+
+
+def _links(device: DeviceProfile) -> str:
+    levels = [level for level in device.interconnect.levels if level.size > 1]
+    return " x ".join(
+        f"{level.size} {level.name} ({level.topology.replace('_', ' ')}, {level.bandwidth / GB:,.4g} GB/s)"
+        for level in levels
+    )
+
+
+def kernels(estimate: Estimate, rows: Sequence[OpEstimate], *, shapes: bool = False) -> Table:
+    """A row a kernel name and part, the longest first."""
+    total_unit = column_unit([float(op.total_s) for op in rows])
+    average_unit = column_unit([float(op.average_s) for op in rows])
+    columns = (
+        Column("kernel", breakable=True),
+        Column("part", breakable=True),
+        Column("category", rank=1),
+        Column("calls", right=True),
+        Column(f"total {total_unit[1]}", right=True),
+        Column(f"avg {average_unit[1]}", right=True),
+        Column("share", right=True),
+        Column("bound", styled=True),
+        Column("source", rank=2),
+    )
+    totals = _times([float(op.total_s) for op in rows], total_unit)
+    averages = _times([float(op.average_s) for op in rows], average_unit)
+    calls = sum(float(op.count) for op in rows)
+    sum_s = sum(float(op.total_s) for op in rows)
+    return Table(
+        "Kernels",
+        columns,
+        tuple(
+            (
+                op.name,
+                op.part,
+                op.category,
+                f"{op.count:,.0f}",
+                total,
+                average,
+                _share(op.share),
+                op.bound_name,
+                op.source,
+            )
+            for op, total, average in zip(rows, totals, averages, strict=True)
+        ),
+        total=(
+            "all", "", "", f"{calls:,.0f}", *_times([sum_s], total_unit), "",
+            f"{sum_s / float(estimate.total_time_s):.1%}", "", "",
+        ),
+        note=_overlap_note(estimate),
+        details=tuple(shape_text(op) for op in rows) if shapes else (),
+    )  # fmt: skip
+
+
+def _overlap_note(estimate: Estimate) -> str:
+    hidden = float(estimate.overlapped_s)
+    return f"{duration(hidden)} of it run hidden on a second stream." if hidden > 0.0 else ""
+
+
+def shape_text(op: OpEstimate) -> str:
+    """``bfloat16[7000,5120] bfloat16[5120,10240] -> bfloat16[7000,10240]``."""
+    return f"{tensors_text(op.op.inputs)} -> {tensors_text(op.op.outputs)}"
+
+
+def tensors_text(tensors: Sequence[Tensor]) -> str:
+    """Dtype and shape of each tensor."""
+    return " ".join(f"{t.dtype}[{','.join(f'{float(size):.10g}' for size in t.shape)}]" for t in tensors) or "none"
+
+
+def bounds(rows: Sequence[OpEstimate]) -> Table:
+    """What each row would take if one part of the device were all that limits it."""
+    unit = column_unit([float(op.total_s) for op in rows])
+    columns = (
+        Column("kernel", breakable=True),
+        Column("part", breakable=True),
+        *(Column(f"{bound} {unit[1]}", right=True) for bound in BOUND_COLUMNS),
+    )
+    cells = zip(*(_times([float(op.parts_s[bound]) for op in rows], unit) for bound in BOUND_COLUMNS), strict=True)
+    return Table(
+        "Bounds: time of all calls if only this limited them; fixed comes on top",
+        columns,
+        tuple((op.name, op.part, *times) for op, times in zip(rows, cells, strict=True)),
+    )
+
+
+def categories(estimate: Estimate) -> Table:
+    """Seconds by category."""
+    found = {name: float(seconds) for name, seconds in estimate.categories.items()}
+    unit = column_unit(list(found.values()))
+    return Table(
+        "Categories",
+        (Column("category"), Column(f"total {unit[1]}", right=True), Column("share", right=True)),
+        tuple(
+            (name, text, _share(seconds / estimate.total_time_s))
+            for (name, seconds), text in zip(found.items(), _times(list(found.values()), unit), strict=True)
+        ),
+    )
+
+
+def collectives(found: Sequence[CollectiveEstimate]) -> Table:
+    """A row a kind, part, size and group; layers that do the same are added up."""
+    merged: dict[tuple[Any, ...], tuple[float, float]] = {}
+    for one in found:
+        key = (one.name, one.part, float(one.bytes), one.group_size, one.stride, one.link, one.fused)
+        calls, seconds = merged.get(key, (0, 0.0))
+        merged[key] = (calls + float(one.count), seconds + float(one.total_s))
+    unit = column_unit([seconds for _, seconds in merged.values()])
+    rows = []
+    for (name, part, size, group, stride, link, fused), (calls, seconds) in merged.items():
+        ranks = f"{group}" if stride == 1 else f"{group} (1 in {stride})"
+        time = _times([seconds], unit)[0]
+        rows.append((name, part, f"{calls:,.0f}", byte_size(size), ranks, link, f"({time})" if fused else time))
+    columns = (
+        Column("collective"),
+        Column("part", breakable=True),
+        Column("calls", right=True),
+        Column("bytes a call", right=True),
+        Column("group"),
+        Column("link"),
+        Column(f"total {unit[1]}", right=True),
+    )
+    fused_note = "(time) is hidden inside a fused kernel." if any(one.fused for one in found) else ""
+    return Table("Collectives", columns, tuple(rows), note=fused_note)
+
+
+def times(estimate: Estimate) -> Facts:
+    """The answer."""
+    rows = [("execution time", duration(float(estimate.total_time_s)))]
+    if estimate.ttft_s is not None:
+        rows.append(("TTFT", f"{duration(float(estimate.ttft_s))}, without queueing"))
+    if estimate.tpot_s is not None:
+        tpot = float(estimate.tpot_s)
+        rows.append(("TPOT", f"{duration(tpot)}, {1.0 / tpot:,.1f} tokens/s of one sequence"))
+    per_device = float(estimate.tokens_per_s_per_device)
+    whole = f", {per_device * estimate.parallel.world:,.1f} tokens/s in all" if estimate.parallel.world > 1 else ""
+    rows.append(("throughput", f"{per_device:,.1f} tokens/s a device{whole}"))
+    return Facts("Time", tuple(rows))
+
+
+def memory(estimate: MemoryEstimate) -> Table:
+    """Bytes on the fullest device, in GB and in GiB."""
+    parts = {
+        "weights": estimate.weights_bytes,
+        "KV cache": estimate.kv_cache_bytes,
+        "state": estimate.state_bytes,
+        "activations": estimate.activation_bytes,
+        "reserved": estimate.reserved_bytes,
+        "used": estimate.used_bytes,
+        "device": estimate.device_bytes,
+    }
+    rows = [(name, size) for name, size in parts.items() if name != "state" or float(size) > 0.0]
+
+    def cells(name: str, size: object) -> tuple[str, ...]:
+        value = float(size)  # type: ignore[arg-type]
+        return (name, f"{value / GB:,.3f}", f"{value / GIB:,.3f}", f"{value / estimate.device_bytes:.1%}")
+
+    return Table(
+        "Memory of the fullest device",
+        (
+            Column(""),
+            Column("GB (1e9)", right=True),
+            Column("GiB (2^30)", right=True),
+            Column("of device", right=True),
+        ),
+        tuple(cells(name, size) for name, size in rows),
+        total=cells("available", estimate.available_bytes),
+    )
+
+
+def _share(share: Quantity) -> str:
+    percent = f"{float(share):.1%}"
+    return "<0.1%" if percent == "0.0%" and share > 0.0 else percent
+
+
+def _times(seconds: Sequence[float], unit: tuple[float, str]) -> list[str]:
+    """A column of times, to a thousandth of its unit."""
+    return [f"{value / unit[0]:,.3f}" for value in seconds]

@@ -1,0 +1,55 @@
+"""Figures as people read them. GB is 1e9 bytes, GiB is 2**30."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+# A column that holds both a slow prefill's matmul and its sampling is best read in ms; only minutes are worth seconds.
+_COLUMN_UNITS = ((100.0, 1.0, "s"), (1e-3, 1e-3, "ms"), (0.0, 1e-6, "us"))
+_COUNT_UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K"))
+_BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def column_unit(seconds: Sequence[float]) -> tuple[float, str]:
+    """The unit of a column of times, in seconds and by name, chosen by the longest."""
+    longest = max(seconds, default=0.0)
+    return next((size, name) for limit, size, name in _COLUMN_UNITS if longest >= limit)
+
+
+def decimals(largest: float) -> int:
+    """Decimals that show four digits of ``largest``."""
+    return next((digits for digits, limit in enumerate((1000.0, 100.0, 10.0)) if largest >= limit), 3)
+
+
+def duration(seconds: float) -> str:
+    """``1.234 ms``: four digits, in the unit that suits."""
+    size, name = next((unit for unit in _TIME_UNITS if seconds >= unit[0]), _TIME_UNITS[-1])
+    value = seconds / size
+    return f"{value:,.{decimals(value)}f} {name}"
+
+
+def count(number: float) -> str:
+    """``32.8 B``: three digits and K, M, B (1e9) or T (1e12)."""
+    return _scaled(number, _COUNT_UNITS, "")
+
+
+def byte_size(size: float) -> str:
+    """``14.7 MB``: three digits, in powers of 1000."""
+    return _scaled(size, _BYTE_UNITS, " bytes")
+
+
+def plural(number: float, noun: str) -> str:
+    """``1 query``, ``2 queries``: a whole number with its noun."""
+    if number == 1:
+        return f"1 {noun}"
+    plural_noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,.0f} {plural_noun}"
+
+
+def _scaled(number: float, units: tuple[tuple[float, str], ...], none: str) -> str:
+    for size, name in units:
+        if abs(number) >= size:
+            value = number / size
+            return f"{value:.{max(0, decimals(abs(value)) - 1)}f} {name}"
+    return f"{number:,.0f}{none}"
