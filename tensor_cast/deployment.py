@@ -8,6 +8,9 @@ from tensor_cast.dtypes import ACTIVATION_DTYPES, canonical_dtype
 from tensor_cast.errors import ModelingError
 from tensor_cast.quantization import LinearScheme, attention_dtype, linear_scheme
 
+CHECKPOINT = "CHECKPOINT"
+"""``--quantize-linear-action`` that takes each module's quantisation from the model's config."""
+
 
 @dataclass(frozen=True)
 class RankGroup:
@@ -65,7 +68,12 @@ class Deployment:
             replace the all-reduce.
         enable_shared_expert_tp: shared experts sharded over the TP group although routed experts are expert parallel.
         enable_redundant_experts: one spare copy of an expert on every expert-parallel rank.
-        quantize_linear: scheme of linear layers, by name (``LINEAR_SCHEMES``).
+        expert_skew: tokens that the busiest expert-parallel rank computes, over the mean of all ranks; 1 is balanced.
+            It is what an expert-parallel load balancer reports and lowers (max over mean; deepseek-ai/EPLB), measured,
+            not derived here: spare copies of experts act on the time through it.
+        vision_tp_size: tensor parallelism of a vision encoder; the default 1 shares out whole images instead.
+        quantize_linear: scheme of linear layers, by name (``LINEAR_SCHEMES``), or ``CHECKPOINT`` for what the model's
+            own ``quantization_config`` says of each module.
         quantize_non_expert_linear: scheme of all linear layers but routed experts; ``None``: the same.
         quantize_lmhead: whether the output head is quantised too.
         quantize_attention: ``DISABLED``, ``INT8`` or ``FP8``: KV cache and attention products.
@@ -88,6 +96,8 @@ class Deployment:
     enable_sequence_parallel: bool = False
     enable_shared_expert_tp: bool = False
     enable_redundant_experts: bool = False
+    expert_skew: float = 1.0
+    vision_tp_size: int | None = None
     quantize_linear: str = "DISABLED"
     quantize_non_expert_linear: str | None = None
     quantize_lmhead: bool = False
@@ -106,8 +116,12 @@ class Deployment:
             size = getattr(self, name)
             if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
                 raise ModelingError(f"{name} must be a whole number of at least 1, got {size!r}.")
-        linear_scheme(self.quantize_linear)
-        linear_scheme(self.quantize_non_expert_linear or self.quantize_linear)
+        if not (isinstance(self.expert_skew, int | float) and 1.0 <= self.expert_skew < float("inf")):
+            raise ModelingError(f"expert_skew is a ratio to the mean, at least 1, got {self.expert_skew!r}.")
+        if not self.uses_checkpoint:
+            linear_scheme(self.quantize_linear)
+        if self.quantize_non_expert_linear is not None:
+            linear_scheme(self.quantize_non_expert_linear)
         attention_dtype(self.quantize_attention)
         if self.dtype is not None:
             name = canonical_dtype(self.dtype)
@@ -122,15 +136,21 @@ class Deployment:
             raise ModelingError(f"{asked[0]} is a fusion of compiled graphs: it needs compile (--compile).")
 
     @property
+    def uses_checkpoint(self) -> bool:
+        """Whether the checkpoint's own quantisation is asked for."""
+        return self.quantize_linear.upper() == CHECKPOINT
+
+    @property
     def expert_scheme(self) -> LinearScheme:
-        """Quantisation of routed experts."""
-        return linear_scheme(self.quantize_linear, mxfp4_group_size=self.mxfp4_group_size)
+        """Quantisation of routed experts; none under ``CHECKPOINT``, where each layer brings its own."""
+        name = "DISABLED" if self.uses_checkpoint else self.quantize_linear
+        return linear_scheme(name, mxfp4_group_size=self.mxfp4_group_size)
 
     @property
     def dense_scheme(self) -> LinearScheme:
-        """Quantisation of every other linear layer."""
-        name = self.quantize_non_expert_linear or self.quantize_linear
-        return linear_scheme(name, mxfp4_group_size=self.mxfp4_group_size)
+        """Quantisation of every other linear layer; none under ``CHECKPOINT`` unless it is given apart."""
+        default = "DISABLED" if self.uses_checkpoint else self.quantize_linear
+        return linear_scheme(self.quantize_non_expert_linear or default, mxfp4_group_size=self.mxfp4_group_size)
 
     @property
     def head_scheme(self) -> LinearScheme:

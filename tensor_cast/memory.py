@@ -9,7 +9,9 @@ import numpy as np
 
 from tensor_cast.deployment import Deployment
 from tensor_cast.devices.profile import DeviceProfile
+from tensor_cast.graph import Block
 from tensor_cast.models.decoder import DecoderStep
+from tensor_cast.models.images import with_image_tokens
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.ops import Tensor
 from tensor_cast.quantity import Quantity
@@ -18,7 +20,10 @@ from tensor_cast.workload import TextWorkload
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes on the fullest rank. ``available_bytes`` is what is left, negative when it does not fit."""
+    """Bytes on the fullest rank. ``available_bytes`` is what is left, negative when it does not fit.
+
+    ``encoder_weights_bytes`` is the part of ``weights_bytes`` that is a vision encoder's.
+    """
 
     weights_bytes: Quantity
     kv_cache_bytes: Quantity
@@ -26,6 +31,7 @@ class MemoryEstimate:
     activation_bytes: Quantity
     reserved_bytes: float
     device_bytes: float
+    encoder_weights_bytes: Quantity = 0.0
 
     @property
     def used_bytes(self) -> Quantity:
@@ -62,6 +68,9 @@ def text_memory(
     reserved_bytes: float = 0.0,
 ) -> MemoryEstimate:
     """Memory of the fullest rank of a deployment: the pipeline stage with the largest sum of weights and caches."""
+    if deployment.uses_checkpoint:
+        spec = spec.as_checkpoint()
+    workload = with_image_tokens(spec, workload)
     stages = stage_layers(len(spec.layers), step.parallel.pp)
     weights = [_stage_weights(step, layers, first=i == 0, last=i == len(stages) - 1) for i, layers in enumerate(stages)]
     caches = [
@@ -71,6 +80,7 @@ def text_memory(
     kv, state = zip(*caches, strict=True)
     totals = np.stack(np.broadcast_arrays(*(w + k + s for w, k, s in zip(weights, kv, state, strict=True))))
     fullest = np.argmax(totals, axis=0)
+    encoder = [_encoder_weights(step) if i == 0 else 0.0 for i in range(len(stages))]
     return MemoryEstimate(
         weights_bytes=_pick(weights, fullest),
         kv_cache_bytes=_pick(kv, fullest),
@@ -78,7 +88,21 @@ def text_memory(
         activation_bytes=step.graph.peak_activation_bytes(),
         reserved_bytes=reserved_bytes,
         device_bytes=device.memory_bytes,
+        encoder_weights_bytes=_pick(encoder, fullest),
     )
+
+
+def _is_encoder(block: Block) -> bool:
+    return block.name.startswith("vision")
+
+
+def _encoder_weights(step: DecoderStep) -> Quantity:
+    """Weight bytes of a vision encoder on one rank, whether this step runs it or not."""
+    total: Quantity = 0.0
+    for block in (*step.graph.blocks, *step.idle):
+        if _is_encoder(block):
+            total = total + block.weight_copies * sum((w.bytes for w in block.weights()), start=0.0)
+    return total
 
 
 def _pick(values: list[Quantity] | tuple[Quantity, ...], index: np.ndarray) -> Quantity:
@@ -90,14 +114,14 @@ def _pick(values: list[Quantity] | tuple[Quantity, ...], index: np.ndarray) -> Q
 
 
 def _stage_weights(step: DecoderStep, layers: range, *, first: bool, last: bool) -> Quantity:
-    """Weight bytes of one rank of a stage: its layers, the embedding on the first, head and drafting on the last."""
+    """Weight bytes of one rank of a stage: its layers, embedding and encoder on the first, head and drafting on the last."""
     seen: dict[Tensor, None] = {}
     total: Quantity = 0.0
-    for block in step.graph.blocks:
+    for block in (*step.graph.blocks, *step.idle):
         if block.layers:
             copies = sum(index in layers for index in block.layers)
-        elif block.name == "embedding":
-            copies = 1 if first else 0
+        elif block.name == "embedding" or _is_encoder(block):
+            copies = block.weight_copies if first else 0
         else:
             copies = block.weight_copies if last else 0
         if not copies:
@@ -120,7 +144,7 @@ def _stage_cache(
     kv: Quantity = 0.0
     state: Quantity = 0.0
     for layer, count in kinds:
-        cache = layer.attention.cache(step.parallel.tp, step.parallel.dcp)
+        cache = layer.cache(step.parallel.tp, step.parallel.dcp)
         per_sequence = cache.bytes_per_sequence(workload.sequence_length, dtype, deployment.block_size)
         kv = kv + count * step.queries * per_sequence
         state = state + count * step.queries * cache.state_bytes

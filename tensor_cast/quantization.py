@@ -8,7 +8,7 @@ from typing import Literal
 from tensor_cast.errors import ModelingError, did_you_mean
 from tensor_cast.quantity import ceil_div
 
-Granularity = Literal["none", "channel", "block", "group"]
+Granularity = Literal["none", "tensor", "channel", "block", "group"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,9 @@ class LinearScheme:
 
     ``weight_dtype`` and ``activation_dtype`` of ``None`` mean the model's own dtype. ``dynamic`` activations are
     measured and quantised by a kernel before the product (one scale a token); static ones are only scaled.
-    ``compute_dtype`` of ``None`` means that the product runs in the model's dtype.
+    ``compute_dtype`` of ``None`` means that the product runs in the model's dtype. ``zero_point_dtype`` is that of a zero
+    point beside each scale (asymmetric integers). ``tensor_scales`` are float32 scales of a whole matrix beside the
+    others: of NVFP4's second level, of static activations.
     """
 
     name: str
@@ -28,6 +30,8 @@ class LinearScheme:
     granularity: Granularity = "none"
     group_size: int = 0
     scale_dtype: str = "float32"
+    zero_point_dtype: str | None = None
+    tensor_scales: int = 0
 
     @property
     def quantizes_weight(self) -> bool:
@@ -42,12 +46,14 @@ class LinearScheme:
     def scale_count(self, k: int, n: int) -> float:
         """Scales stored beside a (k, n) weight.
 
-        A channel scheme has one an output column; a block scheme one a ``group_size`` square (the last may be
+        A tensor scheme has one; a channel scheme one an output column; a block scheme one a ``group_size`` square (the last may be
         partly filled); a group scheme one a ``group_size`` run of a column.
         """
         match self.granularity:
             case "none":
                 return 0.0
+            case "tensor":
+                return 1.0
             case "channel":
                 return float(n)
             case "block":

@@ -24,6 +24,10 @@ class TextWorkload:
         num_mtp_tokens: tokens that the model's multi-token-prediction layers draft in a step.
         mtp_acceptance_rate: probability that a drafted token is accepted, given that all before it were; one rate, or
             one for each drafted token.
+        image_batch_size: images of each query, which a prefill encodes; their tokens come on top of ``query_length``.
+        image_height, image_width: their size in pixels, before the model's own resizing.
+        image_tokens: tokens that the images have already added to ``query_length``; ``None``: not yet, the model's rule
+            adds them.
 
     Raises:
         ModelingError: a value is not a whole number in its range, or the combination has no meaning.
@@ -36,6 +40,10 @@ class TextWorkload:
     prefix_cache_hit_rate: float = 0.0
     num_mtp_tokens: int = 0
     mtp_acceptance_rate: tuple[float, ...] = ()
+    image_batch_size: int = 0
+    image_height: int | None = None
+    image_width: int | None = None
+    image_tokens: int | None = None
 
     def __post_init__(self) -> None:
         for name, minimum in (("num_queries", 1), ("query_length", 1), ("context_length", 0)):
@@ -60,6 +68,7 @@ class TextWorkload:
             raise ModelingError(f"num_mtp_tokens must be at least 0, got {self.num_mtp_tokens}.")
         if self.num_mtp_tokens and not self.decode:
             raise ModelingError("num_mtp_tokens belongs to a decode step: a prefill drafts nothing.")
+        self._check_images()
         rates = self.mtp_acceptance_rate
         if any(not 0.0 <= rate <= 1.0 for rate in rates):
             raise ModelingError(f"mtp_acceptance_rate must lie between 0 and 1, got {list(rates)}.")
@@ -67,6 +76,20 @@ class TextWorkload:
             raise ModelingError(
                 f"mtp_acceptance_rate has {len(rates)} values for {self.num_mtp_tokens} drafted tokens: "
                 "give one rate, or one a token."
+            )
+
+    def _check_images(self) -> None:
+        for name, minimum in (("image_batch_size", 0), ("image_height", 1), ("image_width", 1)):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < minimum):
+                raise ModelingError(f"{name} must be a whole number of at least {minimum}, got {value!r}.")
+        if self.image_batch_size and (self.image_height is None or self.image_width is None):
+            raise ModelingError("image_batch_size needs image_height and image_width: the size of an image in pixels.")
+        if not self.image_batch_size and (self.image_height or self.image_width):
+            raise ModelingError("image_height and image_width need image_batch_size: how many images a query has.")
+        if self.image_batch_size and self.decode:
+            raise ModelingError(
+                "image_batch_size belongs to a prefill: in a decode the images' tokens are part of context_length."
             )
 
     @property

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from tensor_cast.deployment import Deployment, Parallelism, RankGroup
 from tensor_cast.errors import ModelingError
 from tensor_cast.graph import Graph
+from tensor_cast.layers.schemes import ModuleSchemes
 from tensor_cast.ops import Collective, CollectiveKind, Elementwise, Op, Tensor
 from tensor_cast.quantity import Quantity, ceil_div
 
@@ -104,6 +105,19 @@ class Build(KernelWriter):
     query_length: Quantity
     cached_length: Quantity
     decode: bool
+    schemes: ModuleSchemes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.schemes = ModuleSchemes.of(self.deployment)
+
+    @contextmanager
+    def using(self, schemes: ModuleSchemes | None) -> Iterator[None]:
+        """Kernels inside are quantised by ``schemes``; ``None`` changes nothing."""
+        outer, self.schemes = self.schemes, schemes or self.schemes
+        try:
+            yield
+        finally:
+            self.schemes = outer
 
     @property
     def tokens(self) -> Quantity:

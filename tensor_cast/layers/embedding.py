@@ -62,7 +62,7 @@ class Vocabulary:
         if ranks > tp:
             rows = rows * (ranks // tp)
             x = build.communicate("all_gather", "lm_head", x, RankGroup(ranks // tp, tp), (rows, self.hidden))
-        scheme = build.deployment.head_scheme
+        scheme = build.schemes.head
         shared = self.tied and ranks == tp and not scheme.quantizes_weight
         local = padded_vocabulary(self.size, ranks) // ranks
         with build.scope("vocabulary"):

@@ -49,6 +49,13 @@ def gated_activation(build: Build, x: Tensor, width: int, part: str, scheme: Lin
     return out
 
 
+def plain_activation(build: Build, x: Tensor, part: str) -> Tensor:
+    """GELU, SiLU or ReLU squared of every element, at the cost of a SiLU."""
+    out = build.activation(*x.shape)
+    build.elementwise("activation", part, (x,), (out,), flops_per_element=SWIGLU_FLOPS - 1.0)
+    return out
+
+
 @dataclass(frozen=True)
 class FeedForward:
     """``gated``: down(act(gate(x)) x up(x)), gate and up multiplied at once. ``plain``: down(act(up(x)))."""
@@ -78,9 +85,7 @@ class FeedForward:
         )
         if self.kind == "gated":
             return gated_activation(build, joint, width, "mlp.activation", scheme)
-        out = build.activation(*joint.shape)
-        build.elementwise("activation", "mlp.activation", (joint,), (out,), flops_per_element=SWIGLU_FLOPS - 1.0)
-        return out
+        return plain_activation(build, joint, "mlp.activation")
 
     def _down(self, build: Build, x: Tensor, width: int, scheme: LinearScheme, *, reduce: bool) -> Tensor:
         project = row_parallel_linear if reduce else linear

@@ -55,12 +55,22 @@ def remember_quantized(build: KernelWriter, x: Tensor, scheme: LinearScheme, qua
 
 def weights(build: KernelWriter, part: str, k: int, n: int, scheme: LinearScheme, *, bias: bool) -> tuple[Tensor, ...]:
     """Weight, scales and bias of a linear layer on this rank."""
-    tensors = [build.weight(part, (k, n), scheme.weight_dtype)]
+    biases = (build.weight(f"{part}.bias", (n,)),) if bias else ()
+    return (build.weight(part, (k, n), scheme.weight_dtype), *scale_weights(build, part, k, n, scheme), *biases)
+
+
+def scale_weights(
+    build: KernelWriter, part: str, k: int, n: int, scheme: LinearScheme, copies: tuple[int, ...] = ()
+) -> tuple[Tensor, ...]:
+    """What quantisation stores beside ``copies`` of a (k, n) weight: scales, zero points, scales of whole matrices."""
+    tensors = []
     scales = scheme.scale_count(k, n)
     if scales:
-        tensors.append(build.weight(f"{part}.scale", (scales,), scheme.scale_dtype))
-    if bias:
-        tensors.append(build.weight(f"{part}.bias", (n,)))
+        tensors.append(build.weight(f"{part}.scale", (*copies, scales), scheme.scale_dtype))
+    if scales and scheme.zero_point_dtype is not None:
+        tensors.append(build.weight(f"{part}.zero_point", (*copies, scales), scheme.zero_point_dtype))
+    if scheme.tensor_scales:
+        tensors.append(build.weight(f"{part}.tensor_scale", (*copies, scheme.tensor_scales), "float32"))
     return tuple(tensors)
 
 

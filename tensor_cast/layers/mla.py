@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensor_cast.layers.attention import ROPE_FLOPS, attend, causal_pairs, require_dcp_fits, write_cache
+import numpy as np
+
+from tensor_cast.errors import ModelingError
 from tensor_cast.layers.build import Build, shard
 from tensor_cast.layers.cache import LayerCache
+from tensor_cast.layers.indexer import TokenIndexer
 from tensor_cast.layers.linear import linear, row_parallel_linear
 from tensor_cast.layers.norm import RMS_NORM_FLOPS, rms_norm
 from tensor_cast.layers.output_projection import wide_output_projection
+from tensor_cast.layers.softmax_attention import ROPE_FLOPS, attend, causal_pairs, require_dcp_fits, write_cache
 from tensor_cast.ops import MatMul, Tensor
 from tensor_cast.quantity import Quantity
 from tensor_cast.quantization import LinearScheme
@@ -32,6 +36,9 @@ class LatentAttention:
     rope_dim: int
     v_dim: int
     bias: bool = False
+    rotary: bool = True
+    top_k: int | None = None
+    indexer: TokenIndexer | None = None
 
     @property
     def latent_dim(self) -> int:
@@ -40,19 +47,37 @@ class LatentAttention:
 
     def cache(self, tp: int, dcp: int = 1) -> LayerCache:
         """The latent has no heads to share out: every rank of the TP group keeps it whole."""
-        return LayerCache(kind="latent", elements_per_token=float(self.latent_dim), token_share=1.0 / dcp)
+        return LayerCache(
+            kind="latent",
+            elements_per_token=float(self.latent_dim),
+            token_share=1.0 / dcp,
+            beside=() if self.indexer is None else (self.indexer.cache(),),
+        )
 
     def flops_per_context_token(self) -> float:
-        """Score and value FLOPs of one new token for each token that it attends to, in the absorbed (decode) form."""
+        """Score and value FLOPs of one new token for each token that it attends to, in the absorbed (decode) form.
+
+        An indexer's scores, which see every token of context, are not among them.
+        """
         return 2.0 * self.heads * (self.latent_dim + self.kv_lora_rank)
+
+    def flops_beyond_window(self) -> float:
+        """FLOPs for a token beyond ``top_k``, which only an indexer scores."""
+        if self.top_k is None:
+            return self.flops_per_context_token()
+        return 0.0 if self.indexer is None else self.indexer.flops_per_context_token()
 
     def forward(self, build: Build, x: Tensor, scheme: LinearScheme) -> Tensor:
         """(tokens, hidden) -> residual rows of hidden, reduced over the TP group."""
         heads = shard(self.heads, build.tp, "attention heads", "--tp-size")
-        q, latent = self._project(build, x, heads, scheme)
+        q, latent, q_latent = self._project(build, x, heads, scheme)
+        if self.indexer is not None:
+            assert q_latent is not None
+            self.indexer.forward(build, x, q_latent, scheme)
         q = self._rotate(build, q, heads)
         self._store(build, latent)
-        out = self._absorbed(build, q, heads) if build.decode else self._expanded(build, q, heads)
+        absorbed = build.decode or self.top_k is not None
+        out = self._absorbed(build, q, heads) if absorbed else self._expanded(build, q, heads)
         width = heads * self.v_dim
         if build.parallel.o_proj_tp != build.tp:
             return wide_output_projection(build, out, width=width, hidden=self.hidden, scheme=scheme)
@@ -60,8 +85,12 @@ class LatentAttention:
             build, out, k=width, n=self.hidden, part="attention.output", scheme=scheme, bias=self.bias
         )
 
-    def _project(self, build: Build, x: Tensor, heads: int, scheme: LinearScheme) -> tuple[Tensor, Tensor]:
-        """Queries (tokens, heads x (nope + rope)) and latents (tokens, kv_lora_rank + rope)."""
+    def _project(
+        self, build: Build, x: Tensor, heads: int, scheme: LinearScheme
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Queries (tokens, heads x (nope + rope)), latents (tokens, kv_lora_rank + rope) and, where queries have one,
+        their own latent (tokens, q_lora_rank).
+        """
         rows = x.shape[0]
         q_width = heads * (self.nope_dim + self.rope_dim)
         if self.q_lora_rank is None:
@@ -69,7 +98,7 @@ class LatentAttention:
             kv = linear(
                 build, x, k=self.hidden, n=self.latent_dim, part="attention.kv_a", scheme=scheme, bias=self.bias
             )
-            return q, kv
+            return q, kv, None
         if build.compile:
             joint = linear(
                 build,
@@ -89,10 +118,13 @@ class LatentAttention:
                 build, x, k=self.hidden, n=self.latent_dim, part="attention.kv_a", scheme=scheme, bias=self.bias
             )
         q_a = rms_norm(build, q_a, "attention.q_a_norm", width=self.q_lora_rank)
-        return linear(build, q_a, k=self.q_lora_rank, n=q_width, part="attention.q_b", scheme=scheme), kv
+        q = linear(build, q_a, k=self.q_lora_rank, n=q_width, part="attention.q_b", scheme=scheme)
+        return q, kv, q_a
 
     def _rotate(self, build: Build, q: Tensor, heads: int) -> Tensor:
         """The rotary part of every query head, rotated in place."""
+        if not self.rotary:
+            return q
         part = q.view(q.shape[0], heads * self.rope_dim)
         build.elementwise("interleave_rope", "attention.rope", (part,), (part,), flops_per_element=ROPE_FLOPS)
         return q
@@ -129,9 +161,15 @@ class LatentAttention:
 
     def _absorbed(self, build: Build, q: Tensor, heads: int) -> Tensor:
         """Decode: attention over the latents as one KV head shared by all query heads."""
-        dcp = build.parallel.dcp
+        dcp = build.parallel.dcp if build.decode else 1
         require_dcp_fits(dcp, build.tp, f"the latent and tensor parallel {build.tp}")
+        if self.top_k is not None and dcp > 1:
+            raise ModelingError(
+                "--dcp-size shares out a whole KV cache; sparse attention picks its tokens: leave it 1."
+            )
         keys = build.cached_length + build.query_length
+        if self.top_k is not None:
+            keys = np.minimum(keys, build.query_length * float(self.top_k))
         absorbed = self._per_head(build, q, heads, self.nope_dim, self.kv_lora_rank, "attention.k_up")
         query = build.activation(q.shape[0], heads * self.latent_dim)
         build.elementwise(
@@ -151,7 +189,7 @@ class LatentAttention:
             qk_dim=self.latent_dim,
             v_dim=self.kv_lora_rank,
             keys=keys,
-            pairs=causal_pairs(build.query_length, build.cached_length),
+            pairs=causal_pairs(build.query_length, build.cached_length, window=self.top_k),
             dcp=dcp,
         )
         return self._per_head(build, out, heads, self.kv_lora_rank, self.v_dim, "attention.v_up")

@@ -11,15 +11,22 @@ import numpy as np
 from tensor_cast.deployment import RankGroup
 from tensor_cast.errors import ModelingError
 from tensor_cast.layers.build import Build, shard
-from tensor_cast.layers.feed_forward import SWIGLU_FLOPS, gated_activation
-from tensor_cast.layers.linear import DYNAMIC_QUANT_FLOPS, gather_tokens, linear, quantize, reduce_partial
+from tensor_cast.layers.feed_forward import SWIGLU_FLOPS, MLPKind, gated_activation, plain_activation
+from tensor_cast.layers.linear import (
+    DYNAMIC_QUANT_FLOPS,
+    gather_tokens,
+    linear,
+    quantize,
+    reduce_partial,
+    scale_weights,
+)
 from tensor_cast.ops import Collective, Elementwise, GroupedMatMul, Op, Overlapped, Tensor
 from tensor_cast.quantity import Quantity, ceil_div
-from tensor_cast.quantization import LinearScheme, linear_scheme
+from tensor_cast.layers.schemes import UNQUANTIZED
+from tensor_cast.quantization import LinearScheme
 
 # Score, compare and normalise each expert's logit.
 GATING_FLOPS_PER_LOGIT = 6.0
-UNQUANTIZED = linear_scheme("DISABLED")
 
 
 def expected_distinct(experts: int, experts_per_token: int, tokens: Quantity) -> Quantity:
@@ -30,12 +37,34 @@ def expected_distinct(experts: int, experts_per_token: int, tokens: Quantity) ->
     return experts * (1.0 - np.power(1.0 - experts_per_token / experts, tokens))
 
 
+def expert_skew(build: Build) -> float:
+    """Rows of the busiest expert-parallel rank over the mean of all: 1 when routing is balanced, at most their number.
+
+    Raises:
+        ModelingError: more than one rank could ever get.
+    """
+    skew, ranks = build.deployment.expert_skew, build.parallel.ep
+    if ranks == 1:
+        return 1.0
+    if skew > ranks:
+        raise ModelingError(
+            f"--expert-skew {skew:g} is more than the {ranks} expert-parallel ranks: the busiest cannot have more than "
+            "everything."
+        )
+    return skew
+
+
 @dataclass(frozen=True)
 class MixtureOfExperts:
-    """A router picks ``experts_per_token`` of ``experts`` gated blocks of ``intermediate``; routing is balanced.
+    """A router picks ``experts_per_token`` of ``experts`` blocks of ``intermediate``.
+
+    Routing is balanced unless the deployment's ``expert_skew`` says how much more than the mean the busiest
+    expert-parallel rank has to do.
 
     ``shared_intermediate`` is the width of all shared experts together, 0 for none; ``shared_gate`` scales their
-    output by a learned sigmoid (Qwen). ``expert_bias`` and ``router_bias`` as in gpt-oss.
+    output by a learned sigmoid (Qwen). ``expert_bias`` and ``router_bias`` as in gpt-oss. ``kind`` is that of all
+    experts. Routed experts work on ``latent`` channels where given, which tokens are projected to before they are sent
+    (Nemotron-3). ``router_scales`` are a scale a channel and an expert (Gemma 4).
     """
 
     hidden: int
@@ -46,9 +75,22 @@ class MixtureOfExperts:
     shared_gate: bool = False
     expert_bias: bool = False
     router_bias: bool = False
+    kind: MLPKind = "gated"
+    latent: int | None = None
+    router_scales: bool = False
 
-    def forward(self, build: Build, x: Tensor, dense: LinearScheme, expert: LinearScheme) -> Tensor:
-        """Residual rows of hidden -> the same. ``expert`` quantises routed experts, ``dense`` the shared ones."""
+    @property
+    def width(self) -> int:
+        """Channels that routed experts read and write."""
+        return self.latent or self.hidden
+
+    @property
+    def joint(self) -> int:
+        """Products of the first layer for each of an expert's columns: gate and up, or up alone."""
+        return 2 if self.kind == "gated" else 1
+
+    def forward(self, build: Build, x: Tensor) -> Tensor:
+        """Residual rows of hidden -> the same."""
         plan, tp = build.parallel, build.tp
         if max(plan.moe_group, tp) % min(plan.moe_group, tp):
             raise ModelingError(
@@ -56,41 +98,41 @@ class MixtureOfExperts:
                 f"nor is a multiple of --tp-size {tp}: choose sizes that nest."
             )
         if plan.ep > 1 and plan.moe_group > tp:
-            return self._dispatched(build, x, dense, expert)
+            return self._dispatched(build, x)
         x = gather_tokens(build, x, "moe.gather")
         if plan.moe_group == tp:
-            return self._replicated(build, x, dense, expert)
+            return self._replicated(build, x)
         if plan.moe_group > tp:
-            return self._met(build, x, dense, expert)
-        return self._sliced(build, x, dense, expert)
+            return self._met(build, x)
+        return self._sliced(build, x)
 
-    def _replicated(self, build: Build, x: Tensor, dense: LinearScheme, expert: LinearScheme) -> Tensor:
+    def _replicated(self, build: Build, x: Tensor) -> Tensor:
         """Every rank of the TP group has all tokens and computes its experts (or its columns of all of them)."""
-        with self._beside_shared(build, x, x.shape[0], dense, sharded=True) as shared:
-            partial = self._route_and_compute(build, x, x.shape[0], expert)
+        with self._beside_shared(build, x, x.shape[0], sharded=True) as shared:
+            partial = self._route_and_compute(build, x, x.shape[0])
         return reduce_partial(build, self._add(build, partial, shared), "moe.combine")
 
-    def _met(self, build: Build, x: Tensor, dense: LinearScheme, expert: LinearScheme) -> Tensor:
+    def _met(self, build: Build, x: Tensor) -> Tensor:
         """Expert columns are split over data-parallel ranks too: their tokens meet, and the sums are scattered back."""
         tp, rows, group = build.tp, x.shape[0], build.parallel.moe_group
         own_rows = ceil_div(rows, tp)
-        with self._beside_shared(build, x, rows, dense, sharded=True) as shared:
+        with self._beside_shared(build, x, rows, sharded=True) as shared:
             met_rows = rows * (group // tp)
             met = build.communicate(
                 "all_gather", "moe.dispatch", x, RankGroup(group // tp, tp), (met_rows, self.hidden)
             )
-            partial = self._route_and_compute(build, met, met_rows, expert)
+            partial = self._route_and_compute(build, met, met_rows)
             own = build.communicate("reduce_scatter", "moe.combine", partial, RankGroup(group), (own_rows, self.hidden))
         if shared is not None:
             shared = build.communicate("reduce_scatter", "moe.shared", shared, build.tp_group, (own_rows, self.hidden))
         return self._gather_own(build, self._add(build, own, shared), rows)
 
-    def _sliced(self, build: Build, x: Tensor, dense: LinearScheme, expert: LinearScheme) -> Tensor:
+    def _sliced(self, build: Build, x: Tensor) -> Tensor:
         """Experts are replicated inside the TP group: each replica takes a share of the tokens."""
         tp, rows, group = build.tp, x.shape[0], build.parallel.moe_group
         own_rows = ceil_div(rows, tp // group)
-        with self._beside_shared(build, x, rows, dense, sharded=True) as shared:
-            partial = self._route_and_compute(build, x.view(own_rows, self.hidden), own_rows, expert)
+        with self._beside_shared(build, x, rows, sharded=True) as shared:
+            partial = self._route_and_compute(build, x.view(own_rows, self.hidden), own_rows)
             own = build.communicate("all_reduce", "moe.combine", partial, RankGroup(group), partial.shape)
         whole = build.communicate("all_gather", "moe.combine", own, RankGroup(tp // group, group), (rows, self.hidden))
         if shared is not None:
@@ -98,28 +140,29 @@ class MixtureOfExperts:
         whole = self._add(build, whole, shared)
         return whole.view(build.residual_tokens, self.hidden) if build.sequence_parallel else whole
 
-    def _dispatched(self, build: Build, x: Tensor, dense: LinearScheme, expert: LinearScheme) -> Tensor:
+    def _dispatched(self, build: Build, x: Tensor) -> Tensor:
         """Expert parallelism over data-parallel ranks: each token travels to its experts' ranks and back."""
         rows = build.tokens
         own_rows = ceil_div(rows, build.tp)
         sharded = build.deployment.enable_shared_expert_tp
         own = x if build.sequence_parallel else x.view(own_rows, self.hidden)
         everyone = gather_tokens(build, x, "moe.shared") if sharded and self.shared_intermediate else own
-        with self._beside_shared(build, everyone, everyone.shape[0], dense, sharded=sharded) as shared:
+        with self._beside_shared(build, everyone, everyone.shape[0], sharded=sharded) as shared:
             weights = self._gate(build, own)
-            combined = self._exchange(build, own, own_rows, weights, expert)
+            combined = self._exchange(build, self._to_latent(build, own), own_rows, weights)
+            combined = self._from_latent(build, combined)
         if sharded and shared is not None:
             shared = build.communicate("reduce_scatter", "moe.shared", shared, build.tp_group, (own_rows, self.hidden))
         return self._gather_own(build, self._add(build, combined, shared), rows)
 
-    def _exchange(self, build: Build, own: Tensor, own_rows: Quantity, weights: Tensor, expert: LinearScheme) -> Tensor:
+    def _exchange(self, build: Build, own: Tensor, own_rows: Quantity, weights: Tensor) -> Tensor:
         """Dispatch, experts, combine; one fused kernel where the deployment asks for it."""
         plan = build.parallel
-        copies = own_rows * self.experts_per_token
+        copies = own_rows * self.experts_per_token * expert_skew(build)
         fused = build.deployment.enable_dispatch_ffn_combine
         with contextlib.ExitStack() as stack:
             captured = stack.enter_context(build.graph.capture()) if fused else []
-            sent = self._permute(build, own, copies, expert)
+            sent = self._permute(build, own, copies)
             received = tuple(
                 build.communicate("all_to_all", "moe.dispatch", t, RankGroup(plan.ep, plan.moe_tp), t.shape)
                 for t in sent
@@ -129,21 +172,33 @@ class MixtureOfExperts:
                 build.communicate("all_gather", "moe.dispatch", t, RankGroup(plan.moe_tp), (group_rows, *t.shape[1:]))
                 for t in received
             )
-            out = self._experts(build, received, group_rows, own_rows * plan.moe_group, expert)
-            out = build.communicate("reduce_scatter", "moe.combine", out, RankGroup(plan.moe_tp), (copies, self.hidden))
+            out = self._experts(build, received, group_rows, own_rows * plan.moe_group)
+            out = build.communicate("reduce_scatter", "moe.combine", out, RankGroup(plan.moe_tp), (copies, self.width))
             back = build.communicate("all_to_all", "moe.combine", out, RankGroup(plan.ep, plan.moe_tp), out.shape)
             combined = self._unpermute(build, back, weights, own_rows)
         if fused:
             build.emit(_fuse(captured, own, combined))
         return combined
 
-    def _route_and_compute(self, build: Build, x: Tensor, rows: Quantity, expert: LinearScheme) -> Tensor:
+    def _route_and_compute(self, build: Build, x: Tensor, rows: Quantity) -> Tensor:
         """Local experts on those of ``rows`` tokens that picked them, a token's results summed over local experts."""
         weights = self._gate(build, x)
-        local_rows = rows * self.experts_per_token / build.parallel.ep
-        permuted = self._permute(build, x, local_rows, expert)
-        out = self._experts(build, permuted, local_rows, rows, expert)
-        return self._unpermute(build, out, weights, rows)
+        local_rows = rows * self.experts_per_token / build.parallel.ep * expert_skew(build)
+        permuted = self._permute(build, self._to_latent(build, x), local_rows)
+        out = self._experts(build, permuted, local_rows, rows)
+        return self._from_latent(build, self._unpermute(build, out, weights, rows))
+
+    def _to_latent(self, build: Build, x: Tensor) -> Tensor:
+        if self.latent is None:
+            return x
+        scheme = build.schemes.shared_experts
+        return linear(build, x, k=self.hidden, n=self.latent, part="moe.latent_down", scheme=scheme)
+
+    def _from_latent(self, build: Build, x: Tensor) -> Tensor:
+        if self.latent is None:
+            return x
+        scheme = build.schemes.shared_experts
+        return linear(build, x, k=self.latent, n=self.hidden, part="moe.latent_up", scheme=scheme)
 
     def _gate(self, build: Build, x: Tensor) -> Tensor:
         """Router logits and the choice of experts: (rows, k) weights."""
@@ -158,21 +213,32 @@ class MixtureOfExperts:
         )
         weights = build.activation(x.shape[0], self.experts_per_token, dtype="float32")
         chosen = build.activation(x.shape[0], self.experts_per_token, dtype="int32")
+        scales: tuple[Tensor, ...] = ()
+        if self.router_scales:
+            scales = (
+                build.weight("moe.router.scale", (self.hidden,)),
+                build.weight("moe.router.per_expert_scale", (self.experts,)),
+            )
         build.elementwise(
-            "moe_gating_top_k", "moe.router", (logits,), (weights, chosen), flops_per_element=GATING_FLOPS_PER_LOGIT
+            "moe_gating_top_k",
+            "moe.router",
+            (logits, *scales),
+            (weights, chosen),
+            flops_per_element=GATING_FLOPS_PER_LOGIT,
         )
         return weights
 
-    def _permute(self, build: Build, x: Tensor, copies: Quantity, scheme: LinearScheme) -> tuple[Tensor, ...]:
+    def _permute(self, build: Build, x: Tensor, copies: Quantity) -> tuple[Tensor, ...]:
         """Rows sorted by expert; compiled, already quantised."""
+        scheme = build.schemes.experts
         if not build.compile or not scheme.quantizes_activation:
-            out = build.activation(copies, self.hidden)
+            out = build.activation(copies, self.width)
             build.elementwise("moe_token_permute", "moe.permute", (x,), (out,), flops_per_element=0.0)
             return quantize(build, out, scheme, "moe.permute")
-        values = build.activation(copies, self.hidden, dtype=scheme.activation_dtype)
+        values = build.activation(copies, self.width, dtype=scheme.activation_dtype)
         outputs: tuple[Tensor, ...] = (values,)
         if scheme.dynamic:
-            scales = ceil_div(self.hidden, scheme.group_size) if scheme.group_size else 1.0
+            scales = ceil_div(self.width, scheme.group_size) if scheme.group_size else 1.0
             outputs = (values, build.activation(copies, scales, dtype=scheme.scale_dtype))
         build.elementwise(
             "moe_token_permute_quant", "moe.permute", (x,), outputs, flops_per_element=DYNAMIC_QUANT_FLOPS
@@ -181,29 +247,32 @@ class MixtureOfExperts:
 
     def _unpermute(self, build: Build, x: Tensor, weights: Tensor, rows: Quantity) -> Tensor:
         """Weighted sum of each token's results."""
-        out = build.activation(rows, self.hidden)
+        out = build.activation(rows, self.width)
         build.elementwise("moe_token_unpermute", "moe.unpermute", (x, weights), (out,), flops_per_element=2.0)
         return out
 
-    def _experts(
-        self, build: Build, x: tuple[Tensor, ...], rows: Quantity, tokens: Quantity, scheme: LinearScheme
-    ) -> Tensor:
+    def _experts(self, build: Build, x: tuple[Tensor, ...], rows: Quantity, tokens: Quantity) -> Tensor:
         """``rows`` permuted rows through this rank's experts, chosen by ``tokens`` tokens in all."""
-        plan = build.parallel
+        plan, scheme = build.parallel, build.schemes.experts
         local = shard(self.experts, plan.ep, "routed experts", "--ep-size")
         width = shard(self.intermediate, plan.moe_tp, "columns of an expert", "--moe-tp-size")
         active = expected_distinct(self.experts, self.experts_per_token, tokens) / plan.ep
         stored = local + (1 if build.deployment.enable_redundant_experts else 0)
-        fuse_activation = build.compile and scheme.quantizes_activation
+        fuse_activation = build.compile and scheme.quantizes_activation and self.kind == "gated"
+        part = "moe.gate_up" if self.kind == "gated" else "moe.up"
         joint = self._grouped(
-            build, x, rows, active, stored, (self.hidden, 2 * width), "moe.gate_up", scheme, fused=fuse_activation
+            build, x, rows, active, stored, (self.width, self.joint * width), part, scheme, fused=fuse_activation
         )
         if fuse_activation:
             activated = joint
         else:
-            out = gated_activation(build, joint[0], width, "moe.activation", scheme)
-            activated = quantize(build, out, scheme, "moe.activation")
-        return self._grouped(build, activated, rows, active, stored, (width, self.hidden), "moe.down", scheme)[0]
+            activated = quantize(build, self._activate(build, joint[0], width, scheme), scheme, "moe.activation")
+        return self._grouped(build, activated, rows, active, stored, (width, self.width), "moe.down", scheme)[0]
+
+    def _activate(self, build: Build, x: Tensor, width: int, scheme: LinearScheme) -> Tensor:
+        if self.kind == "gated":
+            return gated_activation(build, x, width, "moe.activation", scheme)
+        return plain_activation(build, x, "moe.activation")
 
     def _grouped(
         self,
@@ -221,8 +290,7 @@ class MixtureOfExperts:
         """One grouped product; ``fused`` with the gated activation and the quantisation of its result."""
         k, n = shape
         weights = [build.weight(part, (stored, k, n), scheme.weight_dtype)]
-        if scheme.quantizes_weight:
-            weights.append(build.weight(f"{part}.scale", (stored, scheme.scale_count(k, n)), scheme.scale_dtype))
+        weights.extend(scale_weights(build, part, k, n, scheme, copies=(stored,)))
         if self.expert_bias:
             weights.append(build.weight(f"{part}.bias", (stored, n)))
         outputs: tuple[Tensor, ...] = (build.activation(rows, n),)
@@ -251,27 +319,30 @@ class MixtureOfExperts:
         return outputs
 
     @contextlib.contextmanager
-    def _beside_shared(
-        self, build: Build, x: Tensor, rows: Quantity, scheme: LinearScheme, *, sharded: bool
-    ) -> Iterator[Tensor | None]:
+    def _beside_shared(self, build: Build, x: Tensor, rows: Quantity, *, sharded: bool) -> Iterator[Tensor | None]:
         """Emit the shared experts, on a stream of their own under ``enable_multistream``; yields their output."""
         if not self.shared_intermediate:
             yield None
             return
         if not build.deployment.enable_multistream:
-            yield self._shared(build, x, rows, scheme, sharded=sharded)
+            yield self._shared(build, x, rows, sharded=sharded)
             return
         with build.graph.section():
             with build.graph.side_stream():
-                shared = self._shared(build, x, rows, scheme, sharded=sharded)
+                shared = self._shared(build, x, rows, sharded=sharded)
             yield shared
 
-    def _shared(self, build: Build, x: Tensor, rows: Quantity, scheme: LinearScheme, *, sharded: bool) -> Tensor:
+    def _shared(self, build: Build, x: Tensor, rows: Quantity, *, sharded: bool) -> Tensor:
         """Shared experts: columns split over the TP group (a partial sum), or whole on this rank's own tokens."""
         ranks = build.tp if sharded else 1
         width = shard(self.shared_intermediate, ranks, "columns of the shared experts", "--tp-size")
-        joint = linear(build, x, k=self.hidden, n=2 * width, part="moe.shared_gate_up", scheme=scheme)
-        activated = gated_activation(build, joint, width, "moe.shared_activation", scheme)
+        scheme = build.schemes.shared_experts
+        part = "moe.shared_gate_up" if self.kind == "gated" else "moe.shared_up"
+        joint = linear(build, x, k=self.hidden, n=self.joint * width, part=part, scheme=scheme)
+        if self.kind == "gated":
+            activated = gated_activation(build, joint, width, "moe.shared_activation", scheme)
+        else:
+            activated = plain_activation(build, joint, "moe.shared_activation")
         out = linear(build, activated, k=width, n=self.hidden, part="moe.shared_down", scheme=scheme)
         if not self.shared_gate:
             return out

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tensor_cast.deployment import Deployment, Parallelism, RankGroup
 from tensor_cast.errors import ModelingError
-from tensor_cast.graph import Graph
+from tensor_cast.graph import Block, Graph
 from tensor_cast.layers.build import Build
 from tensor_cast.layers.linear import linear
 from tensor_cast.layers.norm import add_rms_norm, rms_norm
+from tensor_cast.layers.schemes import ModuleSchemes
+from tensor_cast.models.images import encode_images, with_image_tokens
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.ops import Tensor
 from tensor_cast.quantity import Quantity, ceil_div
@@ -22,7 +24,8 @@ from tensor_cast.workload import TextWorkload
 class DecoderStep:
     """A built step: the kernels of one micro-batch on its way through all pipeline stages.
 
-    ``queries`` are the sequences of one data-parallel rank over all ``micro_batches``.
+    ``queries`` are the sequences of one data-parallel rank over all ``micro_batches``. ``idle`` are blocks that stay in
+    memory although this step does not run them: a vision encoder in a step without images.
     """
 
     graph: Graph
@@ -30,6 +33,7 @@ class DecoderStep:
     dtype: str
     queries: Quantity
     micro_batches: Quantity
+    idle: tuple[Block, ...] = ()
 
 
 def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> DecoderStep:
@@ -41,6 +45,9 @@ def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> De
     parallel = deployment.parallelism(has_experts=spec.has_experts)
     if parallel.pp > len(spec.layers):
         raise ModelingError(f"--pp-size {parallel.pp} is more than the {len(spec.layers)} layers of {spec.name}.")
+    if deployment.uses_checkpoint:
+        spec = spec.as_checkpoint()
+    workload = with_image_tokens(spec, workload)
     dtype = deployment.dtype or spec.dtype
     queries = ceil_div(workload.num_queries, parallel.dp)
     micro_batches = np.minimum(queries, parallel.pp)
@@ -54,8 +61,10 @@ def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> De
         cached_length=workload.cached_length,
         decode=workload.decode,
     )
+    b.schemes = step_schemes(spec, deployment)
+    idle = encode_images(spec, workload, b)
     with b.graph.block("embedding"):
-        x = residual = spec.vocabulary.embed(b)
+        x = residual = _embed(spec, b)
     for layer, indices in spec.layer_kinds().items():
         name = f"layers.{indices[0]}" if len(indices) == 1 else f"layers.{indices[0]}-{indices[-1]}"
         with b.graph.block(name, count=len(indices), layers=indices), b.scope(name):
@@ -65,13 +74,33 @@ def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> De
             for tensor in (x, residual):
                 b.communicate("p2p", "pipeline", tensor, RankGroup(2, parallel.stage), tensor.shape)
     with b.graph.block("head"), b.scope("head"):
-        x, _ = add_rms_norm(b, x, residual, "final_norm", width=spec.hidden)
+        x = _final_norm(spec, b, x, residual, "final_norm")
         if b.sequence_parallel:
             x = b.communicate("all_gather", "lm_head", x, b.tp_group, (b.tokens, spec.hidden))
         spec.vocabulary.logits(b, x)
     if workload.num_mtp_tokens:
         _draft(spec, b, x, workload.num_mtp_tokens)
-    return DecoderStep(b.graph, parallel, dtype, queries, micro_batches)
+    return DecoderStep(b.graph, parallel, dtype, queries, micro_batches, idle)
+
+
+def step_schemes(spec: ModelSpec, deployment: Deployment) -> ModuleSchemes:
+    """Quantisation outside of layers: the output head's, and the default of layers without one of their own."""
+    schemes = ModuleSchemes.of(deployment)
+    if not deployment.uses_checkpoint or spec.checkpoint is None:
+        return schemes
+    return replace(schemes, head=spec.checkpoint.head())
+
+
+def _embed(spec: ModelSpec, b: Build) -> Tensor:
+    x = spec.vocabulary.embed(b)
+    return x if spec.hyper is None else spec.hyper.expand(b, x)
+
+
+def _final_norm(spec: ModelSpec, b: Build, x: Tensor, residual: Tensor, part: str) -> Tensor:
+    """The hidden state that the head reads: of several residual streams, their weighted sum."""
+    if spec.hyper is not None:
+        return rms_norm(b, spec.hyper.head(b, x), part, width=spec.hidden)
+    return add_rms_norm(b, x, residual, part, width=spec.hidden, kind=spec.norm)[0]
 
 
 def _draft(spec: ModelSpec, b: Build, hidden: Tensor, drafts: int) -> None:
@@ -96,10 +125,12 @@ def _mtp_module(spec: ModelSpec, b: Build, hidden: Tensor) -> None:
     normed = rms_norm(b, hidden, "mtp.hidden_norm", width=spec.hidden)
     joint = b.activation(normed.shape[0], 2 * spec.hidden)
     b.elementwise("concat", "mtp.concat", (embedded, normed), (joint,), flops_per_element=0.0)
-    scheme = b.deployment.dense_scheme
+    scheme = b.schemes.mlp
     x = linear(b, joint, k=2 * spec.hidden, n=spec.hidden, part="mtp.projection", scheme=scheme)
+    if spec.hyper is not None:
+        x = spec.hyper.expand(b, x)
     x, residual = spec.mtp_layer.forward(b, x, x)
-    x, _ = add_rms_norm(b, x, residual, "mtp.final_norm", width=spec.hidden)
+    x = _final_norm(spec, b, x, residual, "mtp.final_norm")
     if b.sequence_parallel:
         x = b.communicate("all_gather", "lm_head", x, b.tp_group, (b.tokens, spec.hidden))
     spec.vocabulary.logits(b, x)

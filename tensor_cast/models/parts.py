@@ -8,11 +8,14 @@ from tensor_cast.dtypes import ACTIVATION_DTYPES, canonical_dtype
 from tensor_cast.layers.attention import GroupedQueryAttention, QKNorm
 from tensor_cast.layers.decoder_layer import DecoderLayer
 from tensor_cast.layers.embedding import Vocabulary
+from tensor_cast.layers.hyper_connection import HyperConnection
 from tensor_cast.layers.mla import LatentAttention
+from tensor_cast.layers.norm import NormKind
+from tensor_cast.models.checkpoint import ModuleNames, checkpoint_quantization
 from tensor_cast.models.config import Config
 from tensor_cast.models.spec import ModelSpec
 
-SLIDING, FULL, CHUNKED = "sliding_attention", "full_attention", "chunked_attention"
+SLIDING, FULL, CHUNKED, LINEAR = "sliding_attention", "full_attention", "chunked_attention", "linear_attention"
 
 
 def grouped_query_attention(
@@ -26,6 +29,7 @@ def grouped_query_attention(
     window: int | None = None,
     chunk: int | None = None,
     sinks: bool = False,
+    **options: Any,
 ) -> GroupedQueryAttention:
     """Attention from the usual keys. ``head_dim`` is the config's own; absent, hidden over heads."""
     hidden = config.integer("hidden_size")
@@ -50,17 +54,24 @@ def grouped_query_attention(
         window=window,
         chunk=chunk,
         sinks=sinks,
+        **options,
     )
 
 
 def _rope_dim(config: Config, head_dim: int) -> int:
     rotary = config.optional_integer("rotary_dim")
-    if rotary is not None:
-        return min(rotary, head_dim)
-    return int(head_dim * config.number("partial_rotary_factor", 1.0))
+    factor = config.number("partial_rotary_factor", _nested_rotary_factor(config))
+    return int(head_dim * factor) if rotary is None else min(rotary, head_dim)
 
 
-def latent_attention(config: Config) -> LatentAttention:
+def _nested_rotary_factor(config: Config) -> float:
+    """The factor inside ``rope_parameters``, where newer configs keep it."""
+    parameters = config.values.get("rope_parameters")
+    factor = parameters.get("partial_rotary_factor", 1.0) if isinstance(parameters, dict) else 1.0
+    return float(factor) if isinstance(factor, int | float) else 1.0
+
+
+def latent_attention(config: Config, **options: Any) -> LatentAttention:
     """Multi-head latent attention from DeepSeek's keys. A null ``q_lora_rank`` is a single query projection."""
     # num_key_value_heads equals the heads in every MLA config and decides nothing; nor does head_dim, which is derived.
     for decided_elsewhere in ("num_key_value_heads", "head_dim", "qk_head_dim"):
@@ -74,6 +85,7 @@ def latent_attention(config: Config) -> LatentAttention:
         rope_dim=config.integer("qk_rope_head_dim"),
         v_dim=config.integer("v_head_dim"),
         bias=config.boolean("attention_bias", False),
+        **options,
     )
 
 
@@ -91,7 +103,7 @@ def layer_types(config: Config, layers: int, default: list[str]) -> list[str]:
     """The kind of attention of each layer, from ``layer_types`` or the family's rule."""
     given = config.items("layer_types", layers)
     kinds = default if given is None else given
-    known = (SLIDING, FULL, CHUNKED)
+    known = (SLIDING, FULL, CHUNKED, LINEAR)
     if any(kind not in known for kind in kinds):
         config.fail("layer_types", f"entries among {', '.join(known)}")
     return kinds
@@ -115,8 +127,12 @@ def spec(
     mtp_modules: int = 0,
     ignored: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
+    norm: NormKind = "rms",
+    hyper: HyperConnection | None = None,
+    modules: ModuleNames | None = None,
 ) -> ModelSpec:
     """The finished description, once a family has read all it knows of ``config``."""
+    checkpoint = checkpoint_quantization(config, modules or ModuleNames())
     return ModelSpec(
         name=name,
         model_type=config.text("model_type", family),
@@ -128,6 +144,10 @@ def spec(
         max_position_embeddings=config.optional_integer("max_position_embeddings"),
         mtp_layer=mtp_layer,
         mtp_modules=mtp_modules,
+        quantization=None if checkpoint is None else checkpoint.words,
         ignored_keys=(*ignored, *config.ignored()),
         notes=notes,
+        norm=norm,
+        hyper=hyper,
+        checkpoint=checkpoint,
     )

@@ -7,15 +7,22 @@ from dataclasses import dataclass, field, replace
 from tensor_cast.errors import ModelingError
 from tensor_cast.layers.decoder_layer import DecoderLayer
 from tensor_cast.layers.embedding import Vocabulary
+from tensor_cast.layers.hyper_connection import HyperConnection
+from tensor_cast.layers.norm import NormKind
+from tensor_cast.layers.vision import VisionEncoder
+from tensor_cast.models.checkpoint import CheckpointQuantization
+from tensor_cast.models.image_rules import ImageRule
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A decoder-only language model.
+    """A decoder-only language model, with a vision encoder or without.
 
     ``layers`` has one entry a decoder layer; equal entries are built once. ``mtp_layer`` is the decoder layer of a
-    multi-token-prediction module and ``mtp_modules`` how many the model ships. ``ignored_keys`` are config keys that
-    the family does not know and that could change the cost.
+    multi-token-prediction module and ``mtp_modules`` how many the model ships. ``hyper`` are residual streams.
+    ``vision_in_total`` says whether the published parameter count, that of the reference class, includes the encoder.
+    ``checkpoint`` is the checkpoint's own quantisation and ``quantization`` the same in words. ``ignored_keys`` are
+    config keys that the family does not know and that could change the cost.
     """
 
     name: str
@@ -32,6 +39,12 @@ class ModelSpec:
     origin: str = ""
     ignored_keys: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    norm: NormKind = "rms"
+    hyper: HyperConnection | None = None
+    vision: VisionEncoder | None = None
+    image_rule: ImageRule | None = None
+    vision_in_total: bool = False
+    checkpoint: CheckpointQuantization | None = None
 
     @property
     def has_experts(self) -> bool:
@@ -41,8 +54,13 @@ class ModelSpec:
     def layer_kinds(self) -> dict[DecoderLayer, tuple[int, ...]]:
         """Distinct layers with the indices at which they stand, in order of first appearance."""
         kinds: dict[DecoderLayer, list[int]] = {}
+        seen: dict[int, list[int]] = {}
         for index, layer in enumerate(self.layers):
-            kinds.setdefault(layer, []).append(index)
+            # Families reuse one object for equal layers: looking objects up first saves hashing deep structures.
+            indices = seen.get(id(layer))
+            if indices is None:
+                indices = seen[id(layer)] = kinds.setdefault(layer, [])
+            indices.append(index)
         return {layer: tuple(indices) for layer, indices in kinds.items()}
 
     def with_layers(self, count: int) -> ModelSpec:
@@ -56,3 +74,16 @@ class ModelSpec:
                 f"--num-hidden-layers-override {count} is not between 1 and {len(self.layers)}, the layers of {self.name}."
             )
         return replace(self, layers=self.layers[:count])
+
+    def as_checkpoint(self) -> ModelSpec:
+        """The same model with each layer quantised as its checkpoint is.
+
+        Raises:
+            ModelingError: the config has no ``quantization_config``.
+        """
+        if self.checkpoint is None:
+            raise ModelingError(
+                f"--quantize-linear-action CHECKPOINT needs a quantization_config, which the config of {self.name} has not: "
+                "name a scheme, or DISABLED."
+            )
+        return replace(self, layers=self.checkpoint.quantized(self.layers))

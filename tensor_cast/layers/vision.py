@@ -1,0 +1,210 @@
+"""Vision encoders: patches through bidirectional attention, then merged into tokens of the language model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+from tensor_cast.layers.build import Build, shard
+from tensor_cast.layers.feed_forward import MLPKind, gated_activation, plain_activation
+from tensor_cast.layers.linear import linear, row_parallel_linear
+from tensor_cast.layers.norm import RMS_NORM_FLOPS, NormKind, rms_norm
+from tensor_cast.layers.schemes import UNQUANTIZED
+from tensor_cast.layers.softmax_attention import ROPE_FLOPS
+from tensor_cast.ops import Attention, Tensor
+from tensor_cast.quantity import Quantity
+
+Rows = Literal["patches", "tokens"]
+
+
+@dataclass(frozen=True)
+class ImageGrid:
+    """An image as the encoder sees it: ``rows`` x ``columns`` patches, which leave ``tokens`` for the language model."""
+
+    rows: int
+    columns: int
+    tokens: int
+
+    @property
+    def patches(self) -> int:
+        """Patches of the image."""
+        return self.rows * self.columns
+
+    def attention_pairs(self, window: int | None) -> int:
+        """(query, key) pairs of a head: all patches see all, or those of their square of ``window`` x ``window``."""
+        if window is None:
+            return self.patches**2
+        pairs = 0
+        for row in range(ceil(self.rows / window)):
+            height = min(window, self.rows - row * window)
+            whole, rest = divmod(self.columns, window)
+            pairs += whole * (height * window) ** 2 + (height * rest) ** 2
+        return pairs
+
+
+@dataclass(frozen=True)
+class Projection:
+    """One linear layer of a projector, with a norm before it or an activation after it.
+
+    ``rows`` says what it runs on. ``norm_width`` normalises the input in rows of that width.
+    """
+
+    part: str
+    k: int
+    n: int
+    bias: bool = True
+    rows: Rows = "tokens"
+    activation: bool = False
+    norm: NormKind | None = None
+    norm_width: int = 0
+
+
+@dataclass(frozen=True)
+class VisionEncoder:
+    """``depth`` layers of ``heads`` heads over patches of ``patch_elements`` pixels' values.
+
+    ``tables`` are learned arrays beside the layers: position embeddings, a class token. ``norms_per_layer`` is 4 where
+    norms stand before and after each block. Layers not in ``full_layers`` attend in windows of ``window`` patches a
+    side. ``projections`` take the encoder's output to the language model. Linear layers stay unquantised, as published
+    checkpoints and engines leave them.
+    """
+
+    hidden: int
+    depth: int
+    heads: int
+    head_dim: int
+    intermediate: int
+    patch_elements: int
+    projections: tuple[Projection, ...]
+    patch_bias: bool = False
+    bias: bool = True
+    mlp: MLPKind = "plain"
+    norm: NormKind = "layer"
+    norms_per_layer: int = 2
+    qk_norm: bool = False
+    norms_around: tuple[str, ...] = ()
+    tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    window: int | None = None
+    full_layers: tuple[int, ...] | None = None
+
+    def forward(self, build: Build, grid: ImageGrid) -> Tensor:
+        """``build.queries`` images of ``grid`` -> (images x tokens, hidden of the language model)."""
+        graph = build.graph
+        with graph.block("vision.patches"), build.scope("vision.patches"):
+            x = self._embed(build)
+        full = range(self.depth) if self.full_layers is None or self.window is None else self.full_layers
+        for name, window, count in (
+            ("vision.windowed", self.window, self.depth - len(full)),
+            ("vision.layers", None, len(full)),
+        ):
+            if count:
+                with graph.block(name, count=count), build.scope(name):
+                    x = self._layer(build, x, grid, window)
+        with graph.block("vision.projector"), build.scope("vision.projector"):
+            return self._project(build, x, build.queries * grid.tokens)
+
+    def _embed(self, build: Build) -> Tensor:
+        rows = build.tokens
+        pixels = build.activation(rows, self.patch_elements)
+        x = linear(
+            build,
+            pixels,
+            k=self.patch_elements,
+            n=self.hidden,
+            part="vision.patches",
+            scheme=UNQUANTIZED,
+            bias=self.patch_bias,
+        )
+        for name, shape in self.tables:
+            out = build.activation(rows, self.hidden)
+            table = build.weight(f"vision.{name}", shape)
+            build.elementwise("add", f"vision.{name}", (x, table), (out,), flops_per_element=1.0)
+            x = out
+        for name in self.norms_around:
+            x = rms_norm(build, x, f"vision.{name}", width=self.hidden, kind=self.norm)
+        return x
+
+    def _layer(self, build: Build, x: Tensor, grid: ImageGrid, window: int | None) -> Tensor:
+        heads = shard(self.heads, build.tp, "heads of the vision encoder", "--vision-tp-size")
+        width = shard(self.intermediate, build.tp, "columns of the vision encoder's MLP", "--vision-tp-size")
+        h = rms_norm(build, x, "vision.attention_norm", width=self.hidden, kind=self.norm)
+        h = self._attend(build, h, heads, grid, window)
+        x = self._add(build, x, h, "attention")
+        h = rms_norm(build, x, "vision.mlp_norm", width=self.hidden, kind=self.norm)
+        joint = 2 if self.mlp == "gated" else 1
+        h = linear(build, h, k=self.hidden, n=joint * width, part="vision.mlp_up", scheme=UNQUANTIZED, bias=self.bias)
+        if self.mlp == "gated":
+            h = gated_activation(build, h, width, "vision.mlp_activation", UNQUANTIZED)
+        else:
+            h = plain_activation(build, h, "vision.mlp_activation")
+        h = row_parallel_linear(
+            build, h, k=width, n=self.hidden, part="vision.mlp_down", scheme=UNQUANTIZED, bias=self.bias
+        )
+        return self._add(build, x, h, "mlp")
+
+    def _add(self, build: Build, x: Tensor, h: Tensor, part: str) -> Tensor:
+        if self.norms_per_layer == 4:
+            h = rms_norm(build, h, f"vision.post_{part}_norm", width=self.hidden, kind=self.norm)
+        out = build.activation(*x.shape)
+        build.elementwise("add", f"vision.{part}_add", (x, h), (out,), flops_per_element=1.0)
+        return out
+
+    def _attend(self, build: Build, x: Tensor, heads: int, grid: ImageGrid, window: int | None) -> Tensor:
+        rows, width = x.shape[0], heads * self.head_dim
+        qkv = linear(build, x, k=self.hidden, n=3 * width, part="vision.qkv", scheme=UNQUANTIZED, bias=self.bias)
+        gammas: tuple[Tensor, ...] = ()
+        if self.qk_norm:
+            gammas = tuple(build.weight(f"vision.{name}_norm.weight", (self.head_dim,)) for name in ("q", "k"))
+        flops = ROPE_FLOPS + (RMS_NORM_FLOPS if gammas else 0.0)
+        rotated = build.activation(rows, 3 * width)
+        build.elementwise(
+            "vision_rope",
+            "vision.rope",
+            (qkv, *gammas),
+            (rotated,),
+            flops_per_element=flops,
+            elements=rows * (2.0 * width),
+        )
+        out = build.activation(rows, width)
+        pairs: Quantity = build.queries * float(grid.attention_pairs(window))
+        build.emit(
+            Attention(
+                name="flash_attention",
+                part="vision.attention",
+                inputs=(rotated,),
+                outputs=(out,),
+                matrix_dtype=build.dtype,
+                batch=build.queries,
+                query_length=float(grid.patches),
+                kv_length=float(grid.patches),
+                heads=heads,
+                kv_heads=heads,
+                qk_dim=self.head_dim,
+                v_dim=self.head_dim,
+                pairs=pairs,
+                cache_bytes=0.0,
+                decode=False,
+            )
+        )
+        return row_parallel_linear(
+            build, out, k=width, n=self.hidden, part="vision.attention_output", scheme=UNQUANTIZED, bias=self.bias
+        )
+
+    def _project(self, build: Build, x: Tensor, tokens: Quantity) -> Tensor:
+        for layer in self.projections:
+            rows = x.shape[0] if layer.rows == "patches" else tokens
+            if layer.norm is not None:
+                x = rms_norm(build, x, f"vision.{layer.part}_norm", width=layer.norm_width, kind=layer.norm)
+            x = linear(
+                build,
+                x.view(rows, layer.k),
+                k=layer.k,
+                n=layer.n,
+                part=f"vision.{layer.part}",
+                scheme=UNQUANTIZED,
+                bias=layer.bias,
+            )
+            if layer.activation:
+                x = plain_activation(build, x, f"vision.{layer.part}_activation")
+        return x

@@ -1,0 +1,310 @@
+"""A checkpoint's own quantisation: ``quantization_config`` read into the scheme of each module of each layer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tensor_cast.layers.decoder_layer import DecoderLayer
+from tensor_cast.layers.schemes import UNQUANTIZED, ModuleSchemes
+from tensor_cast.models.config import Config
+from tensor_cast.quantization import LinearScheme
+
+# Where checkpoints keep layer i: plain, under a wrapper, and in DeepSeek's own naming.
+LAYER_PREFIXES = (
+    "model.layers.{}.",
+    "model.language_model.layers.{}.",
+    "language_model.model.layers.{}.",
+    "backbone.layers.{}.",
+    "layers.{}.",
+)
+HEAD_NAMES = ("lm_head", "language_model.lm_head", "head")
+
+
+@dataclass(frozen=True)
+class ModuleNames:
+    """One linear module of each kind as the family's checkpoints call it; the others of its kind share its scheme."""
+
+    attention: tuple[str, ...] = ("self_attn.q_proj", "self_attn.q_a_proj", "self_attn.o_proj")
+    mlp: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj")
+    shared_experts: tuple[str, ...] = ("mlp.shared_experts.gate_proj", "mlp.shared_expert.gate_proj")
+    experts: tuple[str, ...] = ("mlp.experts.0.gate_proj", "mlp.experts")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``scheme`` for modules that one of ``targets`` names (``*`` for any)."""
+
+    targets: frozenset[str]
+    scheme: LinearScheme
+
+    def covers(self, names: tuple[str, ...]) -> bool:
+        """Whether it names one of ``names``, or every linear layer."""
+        return "*" in self.targets or not self.targets.isdisjoint(names)
+
+
+@dataclass(frozen=True)
+class CheckpointQuantization:
+    """Rules, the first that covers a module deciding, and patterns of modules that stay unquantised."""
+
+    words: str
+    rules: tuple[Rule, ...]
+    ignored: tuple[str, ...] = ()
+    names: ModuleNames = field(default_factory=ModuleNames)
+    experts: LinearScheme | None = None
+
+    def scheme(self, names: tuple[str, ...]) -> LinearScheme:
+        """Scheme of the module that goes by one of ``names``."""
+        if any(_matches(pattern, name) for pattern in self.ignored for name in names):
+            return UNQUANTIZED
+        return next((rule.scheme for rule in self.rules if rule.covers(names)), UNQUANTIZED)
+
+    def head(self) -> LinearScheme:
+        """Scheme of the output head, which stays unquantised unless a rule names it."""
+        named = [rule for rule in self.rules if "*" not in rule.targets]
+        return next((rule.scheme for rule in named if rule.covers(HEAD_NAMES)), UNQUANTIZED)
+
+    def layer(self, index: int) -> ModuleSchemes:
+        """Schemes of layer ``index``."""
+
+        def of(modules: tuple[str, ...]) -> LinearScheme:
+            return self.scheme(tuple(prefix.format(index) + name for prefix in LAYER_PREFIXES for name in modules))
+
+        experts = of(self.names.experts)
+        if self.experts is not None and experts.quantizes_weight:
+            experts = self.experts
+        return ModuleSchemes(
+            attention=of(self.names.attention),
+            mlp=of(self.names.mlp),
+            shared_experts=of(self.names.shared_experts),
+            experts=experts,
+            head=self.head(),
+        )
+
+    def quantized(self, layers: tuple[DecoderLayer, ...]) -> tuple[DecoderLayer, ...]:
+        """The layers with their schemes; layers that stay equal stay one object."""
+        made: dict[tuple[int, ModuleSchemes], DecoderLayer] = {}
+        out = []
+        for index, layer in enumerate(layers):
+            schemes = self.layer(index)
+            key = (id(layer), schemes)
+            if key not in made:
+                made[key] = replace(layer, schemes=schemes)
+            out.append(made[key])
+        return tuple(out)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """``re:`` patterns are regular expressions, ``*`` is a wildcard, and a plain name covers what is under it."""
+    if pattern.startswith("re:"):
+        return re.match(pattern[3:], name) is not None
+    if "*" in pattern:
+        return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
+    return name == pattern or name.startswith(f"{pattern}.")
+
+
+# Weight-only and weight-and-activation formats of published checkpoints. Scales: FP8 blocks float32 (DeepSeek-V3), or
+# E8M0 (scale_fmt ue8m0); NVFP4 an FP8 scale for 16 values and float32 scales of the weight and of its input (NVIDIA
+# ModelOpt); MXFP4 and MXFP8 an E8M0 scale for 32 (OCP Microscaling Formats v1.0).
+NVFP4 = LinearScheme(
+    "NVFP4", "fp4", "fp4", "fp4", dynamic=True, granularity="group", group_size=16, scale_dtype="fp8", tensor_scales=2
+)
+NVFP4_WEIGHT_ONLY = LinearScheme(
+    "W4A16_NVFP4", weight_dtype="fp4", granularity="group", group_size=16, scale_dtype="fp8", tensor_scales=1
+)
+MXFP4_WEIGHT_ONLY = LinearScheme(
+    "W4A16_MXFP4", weight_dtype="fp4", granularity="group", group_size=32, scale_dtype="e8m0"
+)
+MXFP8 = LinearScheme("MXFP8", "fp8", "fp8", "fp8", dynamic=True, granularity="group", group_size=32, scale_dtype="e8m0")
+FP8_TENSOR = LinearScheme("FP8 per tensor", "fp8", "fp8", "fp8", granularity="tensor", tensor_scales=1)
+FP8_TENSOR_DYNAMIC = LinearScheme("FP8 per tensor, dynamic", "fp8", "fp8", "fp8", dynamic=True, granularity="tensor")
+
+MODELOPT_SCHEMES = {
+    "NVFP4": NVFP4,
+    "W4A16_NVFP4": NVFP4_WEIGHT_ONLY,
+    "W4A16_MXFP4": MXFP4_WEIGHT_ONLY,
+    "MXFP8": MXFP8,
+    "FP8": FP8_TENSOR,
+}
+
+
+def checkpoint_quantization(config: Config, names: ModuleNames) -> CheckpointQuantization | None:
+    """What ``quantization_config`` says, ``None`` where there is none.
+
+    Raises:
+        ModelingError: it is of a method or shape that is not known.
+    """
+    if not config.has("quantization_config"):
+        return None
+    quantization = config.child("quantization_config")
+    method = quantization.text("quant_method", "modelopt")
+    reader = READERS.get(method)
+    if reader is None:
+        quantization.fail("quant_method", f"one of {', '.join(READERS)}")
+    return replace(reader(quantization), names=names)
+
+
+def _ignored(config: Config, *keys: str) -> tuple[str, ...]:
+    """Names and patterns of modules that stay unquantised, norms left out, which never are."""
+    found: list[str] = []
+    for key in keys:
+        for name in config.items(key) or []:
+            if not isinstance(name, str):
+                config.fail(key, "a list of strings")
+            if "layernorm" not in name:
+                found.append(name)
+    return tuple(found)
+
+
+def _fp8(config: Config) -> CheckpointQuantization:
+    """DeepSeek's FP8: blocks with float32 or E8M0 scales, activations a token and group; else per tensor."""
+    ignored = _ignored(config, "modules_to_not_convert", "ignored_layers", "ignore")
+    everything = frozenset("*")
+    block = config.items("weight_block_size")
+    if block is None:
+        static = config.text("activation_scheme", "dynamic") == "static"
+        scheme = FP8_TENSOR if static else FP8_TENSOR_DYNAMIC
+        return CheckpointQuantization(f"{scheme.name} weights", (Rule(everything, scheme),), ignored)
+    if len(block) != 2 or block[0] != block[1] or not isinstance(block[0], int) or block[0] < 1:
+        config.fail("weight_block_size", "two equal whole numbers")
+    e8m0 = config.text("scale_fmt", "float32") == "ue8m0"
+    scheme = LinearScheme(
+        f"FP8 in {block[0]} x {block[0]} blocks",
+        "fp8",
+        "fp8",
+        "fp8",
+        dynamic=True,
+        granularity="block",
+        group_size=block[0],
+        scale_dtype="e8m0" if e8m0 else "float32",
+    )
+    # NVIDIA's NVFP4 re-quantisation of DeepSeek-V4 changes the experts alone; its own list of them says so.
+    if config.text("moe_quant_algo", "") == "NVFP4":
+        return CheckpointQuantization(f"{scheme.name}, experts NVFP4", (Rule(everything, scheme),), (), experts=NVFP4)
+    return CheckpointQuantization(scheme.name, (Rule(everything, scheme),), ignored)
+
+
+def _compressed_tensors(config: Config) -> CheckpointQuantization:
+    """compressed-tensors: groups of targets, each with a format of weights and of activations."""
+    rules, words = [], []
+    groups = config.child("config_groups")
+    for key in groups.values:
+        group = groups.child(key)
+        scheme = _group_scheme(group, group.text("format", config.text("format", "")))
+        targets = group.items("targets") or ["Linear"]
+        rules.append(Rule(frozenset("*") if "Linear" in targets else frozenset(map(str, targets)), scheme))
+        words.append(scheme.name)
+    return CheckpointQuantization(", ".join(words), tuple(rules), _ignored(config, "ignore"))
+
+
+def _group_scheme(group: Config, layout: str) -> LinearScheme:
+    """One of compressed-tensors' groups as a scheme."""
+    weights = group.child("weights")
+    bits, kind = weights.integer("num_bits"), weights.text("type", "int")
+    strategy = weights.text("strategy", "group" if weights.has("group_size") else "tensor")
+    size = weights.optional_integer("group_size") or 0
+    symmetric = weights.boolean("symmetric", True)
+    stored = {(8, "int"): "int8", (4, "int"): "int4", (8, "float"): "fp8", (4, "float"): "fp4"}.get((bits, kind))
+    if stored is None:
+        weights.fail("num_bits", "4 or 8, with type int or float")
+    dynamic, active = False, False
+    if group.has("input_activations"):
+        activations = group.child("input_activations")
+        active = True
+        # true, false, or "local": measured for each group.
+        activations.has("dynamic")
+        dynamic = bool(activations.values.get("dynamic"))
+    granularity = {"tensor": "tensor", "channel": "channel", "group": "group", "block": "block"}.get(strategy)
+    if strategy == "tensor_group":
+        granularity, dynamic = "group", True
+    if strategy == "block" and weights.has("block_structure"):
+        size = (weights.items("block_structure") or [128])[0]
+    if granularity is None:
+        weights.fail("strategy", "tensor, channel, group, tensor_group or block")
+    if stored == "fp4":
+        if layout.startswith("mxfp4") or size == 32:
+            return (
+                replace(MXFP4_WEIGHT_ONLY, group_size=size)
+                if not active
+                else LinearScheme(
+                    "MXFP4", "fp4", "fp4", "fp4", dynamic=True, granularity="group", group_size=size, scale_dtype="e8m0"
+                )
+            )
+        return NVFP4 if active else NVFP4_WEIGHT_ONLY
+    compute = stored if active else None
+    name = f"{stored.upper()} {strategy}" + (f" of {size}" if size else "") + ("" if active else ", weights only")
+    return LinearScheme(
+        name,
+        stored,
+        stored if active else None,
+        compute,
+        dynamic=dynamic,
+        granularity=granularity,  # type: ignore[arg-type]
+        group_size=size,
+        scale_dtype="bfloat16" if not active or granularity == "channel" else "float32",
+        zero_point_dtype=None if symmetric else stored,
+        tensor_scales=1 if active and not dynamic else 0,
+    )
+
+
+def _modelopt(config: Config) -> CheckpointQuantization:
+    """NVIDIA ModelOpt: one algorithm, or one for each listed layer."""
+    ignored = _ignored(config, "ignore", "exclude_modules")
+    algorithm = config.text("quant_algo", "")
+    for decided in ("config_groups", "group_size", "kv_cache_scheme", "kv_cache_quant_algo", "producer"):
+        config.has(decided)
+    if algorithm in MODELOPT_SCHEMES:
+        return CheckpointQuantization(algorithm, (Rule(frozenset("*"), MODELOPT_SCHEMES[algorithm]),), ignored)
+    if algorithm != "MIXED_PRECISION" or not config.has("quantized_layers"):
+        config.fail("quant_algo", f"one of {', '.join(MODELOPT_SCHEMES)}, or MIXED_PRECISION with quantized_layers")
+    by_algorithm: dict[str, set[str]] = {}
+    layers: dict[str, Any] = config.child("quantized_layers").values
+    for module, entry in layers.items():
+        name = entry.get("quant_algo") if isinstance(entry, dict) else None
+        if name not in MODELOPT_SCHEMES:
+            config.fail("quantized_layers", f"an object whose quant_algo is one of {', '.join(MODELOPT_SCHEMES)}")
+        by_algorithm.setdefault(name, set()).add(module)
+    rules = tuple(Rule(frozenset(modules), MODELOPT_SCHEMES[name]) for name, modules in by_algorithm.items())
+    return CheckpointQuantization(" and ".join(by_algorithm), rules, ignored)
+
+
+def _mxfp4(config: Config) -> CheckpointQuantization:
+    """gpt-oss: experts alone, weights only (OpenAI's model card: the MoE weights, 4.25 bits each)."""
+    ignored = _ignored(config, "modules_to_not_convert")
+    return CheckpointQuantization(MXFP4_WEIGHT_ONLY.name, (Rule(frozenset("*"), MXFP4_WEIGHT_ONLY),), ignored)
+
+
+def _int4(config: Config) -> CheckpointQuantization:
+    """GPTQ and AWQ: integers in groups, float16 scales, packed zero points (AWQ's ``zero_point``, GPTQ's always)."""
+    method = config.text("quant_method")
+    bits = config.integer("bits")
+    if bits not in (4, 8):
+        config.fail("bits", "4 or 8")
+    raw = config.values.get("group_size")
+    whole = raw in (-1, None)
+    size = 0 if whole else config.integer("group_size")
+    zero_points = config.boolean("zero_point", True) if method == "awq" else True
+    stored = f"int{bits}"
+    scheme = LinearScheme(
+        f"{method.upper()} {stored}" + ("" if whole else f" in groups of {size}"),
+        weight_dtype=stored,
+        granularity="channel" if whole else "group",
+        group_size=size,
+        scale_dtype="float16",
+        zero_point_dtype=stored if zero_points else None,
+    )
+    ignored = _ignored(config, "modules_to_not_convert")
+    return CheckpointQuantization(f"{scheme.name}, weights only", (Rule(frozenset("*"), scheme),), ignored)
+
+
+READERS = {
+    "fp8": _fp8,
+    "compressed-tensors": _compressed_tensors,
+    "modelopt": _modelopt,
+    "mxfp4": _mxfp4,
+    "gptq": _int4,
+    "awq": _int4,
+}
+"""Reader of each ``quant_method``."""
