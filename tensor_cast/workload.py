@@ -72,6 +72,8 @@ class TextWorkload:
         rates = self.mtp_acceptance_rate
         if any(not 0.0 <= rate <= 1.0 for rate in rates):
             raise ModelingError(f"mtp_acceptance_rate must lie between 0 and 1, got {list(rates)}.")
+        if rates and not self.num_mtp_tokens:
+            raise ModelingError("mtp_acceptance_rate is given, but num_mtp_tokens is 0: nothing is drafted.")
         if rates and len(rates) not in (1, self.num_mtp_tokens):
             raise ModelingError(
                 f"mtp_acceptance_rate has {len(rates)} values for {self.num_mtp_tokens} drafted tokens: "

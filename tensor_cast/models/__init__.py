@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensor_cast.errors import ModelingError
 from tensor_cast.models.spec import ModelSpec
 
 __all__ = ["ModelSpec", "load_spec"]
@@ -19,5 +20,9 @@ def load_spec(model: str, *, family: str | None = None, remote_source: str = "hu
     from tensor_cast.models.source import load_config
 
     loaded = load_config(model, remote_source=remote_source)
-    spec = read_spec(loaded.config, name=loaded.name, where=loaded.name, family=family)
+    if loaded.pipeline is not None:
+        parts = ", ".join(loaded.pipeline)
+        raise ModelingError(f"{loaded.name} is a diffusion pipeline ({parts}), not a language model.")
+    where = loaded.source if loaded.origin == "path" else loaded.name
+    spec = read_spec(loaded.config, name=loaded.name, where=where, family=family)
     return replace(spec, origin=f"{loaded.origin}: {loaded.source}")

@@ -9,6 +9,9 @@ from tensor_cast.errors import ModelingError
 
 _REQUIRED = object()
 
+MAX_LAYERS = 10_000
+"""Far more than any model has; a structure of a billion layers would fill the memory before it is refused."""
+
 HARMLESS_KEYS = frozenset(
     [
         "_attn_implementation_autoset",
@@ -157,11 +160,15 @@ class Config:
         Raises:
             ModelingError: absent without a default, not a whole number, or too small.
         """
-        value = self._value(key, default, f"a whole number of at least {minimum}")
+        expected = f"a whole number of at least {minimum}"
+        value = self._value(key, default, expected)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or value < minimum or value > 2**53:
-            self.fail(key, f"a whole number of at least {minimum}")
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            self.fail(key, expected)
+        most = MAX_LAYERS if key == "num_hidden_layers" else 2**53
+        if value > most:
+            self.fail(key, f"{expected} and at most {most:,}")
         return value
 
     def optional_integer(self, key: str, *, minimum: int = 1) -> int | None:
