@@ -18,10 +18,6 @@ _NOT_SHOWN = (401, 403, 404)
 class HubError(Exception):
     """Why a hub did not give a file, as the end of a sentence; the caller knows where else it has looked."""
 
-    def __init__(self, reason: str, *, exit_status: int = 1) -> None:
-        super().__init__(reason)
-        self.exit_status = exit_status
-
 
 def cached(remote_source: str, model_id: str, filename: str) -> Path | None:
     """The copy of ``filename`` of the model ``org/name`` in the hub's own cache, if there is one."""
@@ -91,8 +87,7 @@ def _download_from_huggingface(model_id: str, filename: str) -> Path | None:
         if metadata.size is not None and metadata.size > MAX_CONFIG_BYTES:
             raise HubError(
                 f"its {filename} on {address} has {metadata.size / 2**20:,.0f} MiB, more than the "
-                f"{MAX_CONFIG_BYTES // 2**20} MiB that a model's config may have",
-                exit_status=2,
+                f"{MAX_CONFIG_BYTES // 2**20} MiB that a model's config may have"
             )
         disable_progress_bars()
         return Path(hf_hub_download(model_id, filename, endpoint=address, etag_timeout=_TIMEOUT_S))
@@ -152,7 +147,7 @@ def _status(error: Exception) -> int | None:
 
 
 def _no_such_model(address: str) -> HubError:
-    return HubError(f"{address} has no such model, or only for those who set HF_TOKEN", exit_status=2)
+    return HubError(f"{address} has no such model, or only for those who set HF_TOKEN")
 
 
 def _unreachable(address: str, error: BaseException) -> HubError:

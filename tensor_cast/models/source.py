@@ -56,19 +56,17 @@ def load_config(model: str, *, remote_source: str = "huggingface") -> LoadedConf
     if (entry := catalog.find(model)) is not None:
         return _from_catalog(entry)
     if not _HUB_ID.fullmatch(model):
-        raise _not_found(model, "it is not of the form organisation/name that a hub has", exit_status=2)
+        raise _not_found(model, "it is not of the form organisation/name that a hub has")
     try:
         return _from_hub(model, remote_source)
     except HubError as error:
-        raise _not_found(model, str(error), exit_status=error.exit_status) from error
+        raise _not_found(model, str(error)) from error
 
 
-def _not_found(model: str, reason: str, *, exit_status: int) -> ModelingError:
+def _not_found(model: str, reason: str) -> ModelingError:
     closest = catalog.closest_ids(model)
     hint = f" The closest in the catalog: {', '.join(closest)}." if closest else ""
-    return ModelingError(
-        f"The model {model!r} is neither a path nor in the catalog, and {reason}.{hint}", exit_status=exit_status
-    )
+    return ModelingError(f"The model {model!r} is neither a path nor in the catalog, and {reason}.{hint}")
 
 
 def _is_meant_as_path(model: str) -> bool:
@@ -119,7 +117,7 @@ def _from_hub(model_id: str, remote_source: str) -> LoadedConfig:
         config = _with_modelopt_quantisation(read_config_file(file), in_cache)
         return LoadedConfig(model_id, config, None, remote_source, address)
     if (index_file := anywhere("model_index.json")) is None:
-        raise HubError(f"{address} has neither config.json nor model_index.json", exit_status=2)
+        raise HubError(f"{address} has neither config.json nor model_index.json")
     index, pipeline = _pipeline(index_file, anywhere)
     return LoadedConfig(model_id, index, pipeline, remote_source, address)
 

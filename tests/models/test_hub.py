@@ -181,7 +181,7 @@ def test_hub_gated_model(hub: Hub) -> None:
         ModelingError, match=r"it is gated: accept its licence on http.*/acme/gated and set HF_TOKEN"
     ) as caught:
         load_config("acme/gated")
-    assert caught.value.exit_status == 1
+    assert caught.value.exit_status == 2
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
@@ -221,7 +221,7 @@ def test_no_network(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     message = str(caught.value)
     assert message.startswith("The model 'acme/tiny' is neither a path nor in the catalog, and http://127.0.0.1:")
     assert "Connection refused): check the network" in message
-    assert caught.value.exit_status == 1
+    assert caught.value.exit_status == 2
 
 
 def in_another_process(model: str, **environment: str) -> str:
