@@ -1,4 +1,4 @@
-"""Mixture-of-experts models with grouped-query attention: Mixtral, Qwen2/3 MoE, GLM-4.5, MiniMax M2, ERNIE 4.5 MoE."""
+"""Mixture-of-experts models with grouped-query attention: Mixtral, Qwen2/3 MoE, GLM-4.5, ERNIE 4.5 MoE."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tensor_cast.layers.decoder_layer import DecoderLayer
 from tensor_cast.layers.feed_forward import FeedForward
 from tensor_cast.layers.moe import MixtureOfExperts
 from tensor_cast.models import parts
+from tensor_cast.models.checkpoint import ModuleNames
 from tensor_cast.models.config import Config
 from tensor_cast.models.spec import ModelSpec
 
@@ -46,6 +47,9 @@ def stack(
     return tuple(sparse if is_sparse(index) else dense for index in range(count))
 
 
+MIXTRAL_MODULES = ModuleNames(experts=("block_sparse_moe.experts.0.w1", "block_sparse_moe.experts"))
+
+
 def mixtral(config: Config, name: str) -> ModelSpec:
     """Every layer sparse; experts are as wide as ``intermediate_size``."""
     attention = parts.grouped_query_attention(
@@ -63,18 +67,28 @@ def mixtral(config: Config, name: str) -> ModelSpec:
         family="mixtral",
         layers=stack(config, attention, moe, lambda _: True),
         vocabulary=parts.vocabulary(config),
+        modules=MIXTRAL_MODULES,
     )
 
 
-def _qwen_sparse_layers(config: Config) -> Callable[[int], bool]:
+def qwen_sparse_layers(config: Config) -> Callable[[int], bool]:
+    """Which layers of a Qwen model have experts."""
     step = config.integer("decoder_sparse_step", 1)
     dense = set(config.items("mlp_only_layers") or ())
     return lambda index: index not in dense and (index + 1) % step == 0
 
 
+def _qwen_moe_window(config: Config) -> int | None:
+    """The window of all layers, if windows are in use at all."""
+    window = config.optional_integer("sliding_window")
+    return window if config.boolean("use_sliding_window", False) else None
+
+
 def qwen2_moe(config: Config, name: str) -> ModelSpec:
     """Routed experts beside one gated shared expert; biases on queries, keys and values."""
-    attention = parts.grouped_query_attention(config, qkv_bias=config.boolean("qkv_bias", True))
+    bias = config.boolean("qkv_bias", True)
+    attention = parts.grouped_query_attention(config, qkv_bias=bias, window=_qwen_moe_window(config))
+    config.has("intermediate_size")
     moe = routed_experts(
         config,
         config.integer("num_experts"),
@@ -87,7 +101,7 @@ def qwen2_moe(config: Config, name: str) -> ModelSpec:
         config,
         name=name,
         family="qwen2_moe",
-        layers=stack(config, attention, moe, _qwen_sparse_layers(config)),
+        layers=stack(config, attention, moe, qwen_sparse_layers(config)),
         vocabulary=parts.vocabulary(config),
     )
 
@@ -96,8 +110,16 @@ def qwen3_moe(config: Config, name: str) -> ModelSpec:
     """Routed experts alone; an RMSNorm on query and key heads."""
     bias = config.boolean("attention_bias", False)
     attention = parts.grouped_query_attention(
-        config, qkv_bias=bias, output_bias=bias, qk_norm="head", default_head_dim=128
+        config,
+        qkv_bias=bias,
+        output_bias=bias,
+        qk_norm="head",
+        default_head_dim=128,
+        window=_qwen_moe_window(config),
     )
+    # The width of dense layers, of which published models have none, and keys of Qwen2 MoE that the class never reads.
+    for settled in ("intermediate_size", "qkv_bias", "use_qk_norm", "shared_expert_intermediate_size"):
+        config.has(settled)
     moe = routed_experts(
         config,
         config.integer("num_experts"),
@@ -108,7 +130,7 @@ def qwen3_moe(config: Config, name: str) -> ModelSpec:
         config,
         name=name,
         family="qwen3_moe",
-        layers=stack(config, attention, moe, _qwen_sparse_layers(config)),
+        layers=stack(config, attention, moe, qwen_sparse_layers(config)),
         vocabulary=parts.vocabulary(config),
     )
 
@@ -138,45 +160,6 @@ def glm4_moe(config: Config, name: str) -> ModelSpec:
         layers=stack(config, attention, moe, lambda index: index >= first),
         vocabulary=parts.vocabulary(config),
         mtp_layer=DecoderLayer(attention.hidden, attention, moe) if modules else None,
-        mtp_modules=modules,
-    )
-
-
-def minimax_m2(config: Config, name: str) -> ModelSpec:
-    """MiniMax M2 to M2.7: every layer sparse, one RMSNorm over all queries and one over all keys."""
-    kinds = config.items("attn_type_list", config.integer("num_hidden_layers"))
-    if kinds is not None and any(kind != 1 for kind in kinds):
-        config.fail("attn_type_list", "1 (full attention) for every layer of the minimax_m2 family")
-    attention = parts.grouped_query_attention(config, qk_norm="full" if config.boolean("use_qk_norm", True) else "none")
-    moe = routed_experts(
-        config,
-        config.integer("num_local_experts"),
-        config.integer("num_experts_per_tok"),
-        config.integer("intermediate_size"),
-        shared_intermediate=config.integer("shared_intermediate_size", 0, minimum=0),
-    )
-    modules = config.integer("num_mtp_modules", 0, minimum=0) if config.boolean("use_mtp", False) else 0
-    # Width of the lightning-attention models of the same code base (MiniMax-Text-01); no layer of M2 uses it.
-    for unused in (
-        "mlp_intermediate_size",
-        "shared_moe_mode",
-        "layernorm_full_attention_beta",
-        "layernorm_linear_attention_beta",
-        "layernorm_mlp_beta",
-        "qk_norm_type",
-        "use_routing_bias",
-        "mtp_transformer_layers",
-        "sliding_window",
-    ):
-        config.has(unused)
-    layer = DecoderLayer(attention.hidden, attention, moe)
-    return parts.spec(
-        config,
-        name=name,
-        family="minimax_m2",
-        layers=stack(config, attention, moe, lambda _: True),
-        vocabulary=parts.vocabulary(config),
-        mtp_layer=layer if modules else None,
         mtp_modules=modules,
     )
 

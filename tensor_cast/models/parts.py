@@ -109,6 +109,21 @@ def layer_types(config: Config, layers: int, default: list[str]) -> list[str]:
     return kinds
 
 
+def shared_objects(layers: tuple[DecoderLayer, ...]) -> tuple[DecoderLayer, ...]:
+    """The same layers, equal ones as one object, so that builds need not compare them again."""
+    first: dict[DecoderLayer, DecoderLayer] = {}
+    return tuple(first.setdefault(layer, layer) for layer in layers)
+
+
+def state_dtype(config: Config, key: str) -> str:
+    """Format of a recurrent state; float32, in which reference implementations accumulate, where it is not said."""
+    name = config.text(key, "float32")
+    dtype = canonical_dtype(name)
+    if dtype not in ACTIVATION_DTYPES:
+        config.fail(key, f"one of {', '.join(ACTIVATION_DTYPES)}")
+    return dtype
+
+
 def model_dtype(config: Config) -> str:
     """The checkpoint's dtype; bfloat16 where it does not say, as float32 checkpoints are served in bfloat16 too."""
     name = config.text("dtype", config.text("torch_dtype", "bfloat16"))
