@@ -11,6 +11,7 @@ from tensor_cast.quantity import Quantity, plain
 
 if TYPE_CHECKING:
     from tensor_cast.estimate import Estimate
+    from tensor_cast.timed_kernels import CollectiveEstimate, OpEstimate
 
 SCHEMA_VERSION = 1
 
@@ -39,37 +40,8 @@ def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
         "tpot_s": _optional(estimate.tpot_s),
         "overlapped_s": plain(estimate.overlapped_s),
         "categories": {name: plain(seconds) for name, seconds in estimate.categories.items()},
-        "ops": [
-            {
-                "name": op.name,
-                "part": op.part,
-                "category": op.category,
-                "count": op.count,
-                "total_s": plain(op.total_s),
-                "average_s": plain(op.average_s),
-                "share": plain(op.share),
-                "bound": op.bound_name,
-                "source": op.source,
-                "flops": plain(op.flops),
-                "bytes": plain(op.bytes),
-                "parts_s": {name: plain(seconds) for name, seconds in op.parts_s.items()},
-            }
-            for op in estimate.ops
-        ],
-        "collectives": [
-            {
-                "name": collective.name,
-                "part": collective.part,
-                "count": collective.count,
-                "bytes": plain(collective.bytes),
-                "group_size": collective.group_size,
-                "stride": collective.stride,
-                "link": collective.link,
-                "total_s": plain(collective.total_s),
-                "fused": collective.fused,
-            }
-            for collective in estimate.collectives
-        ],
+        "ops": [op_to_dict(op) for op in estimate.ops],
+        "collectives": [collective_to_dict(collective) for collective in estimate.collectives],
         "memory": {
             "weights_bytes": plain(memory.weights_bytes),
             "kv_cache_bytes": plain(memory.kv_cache_bytes),
@@ -81,6 +53,39 @@ def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
             "fits": np.asarray(memory.fits).tolist(),
         },
         "warnings": list(estimate.warnings),
+    }
+
+
+def op_to_dict(op: OpEstimate) -> dict[str, Any]:
+    """A row of the report."""
+    return {
+        "name": op.name,
+        "part": op.part,
+        "category": op.category,
+        "count": _plain(op.count),
+        "total_s": plain(op.total_s),
+        "average_s": plain(op.average_s),
+        "share": plain(op.share),
+        "bound": op.bound_name,
+        "source": op.source,
+        "flops": plain(op.flops),
+        "bytes": plain(op.bytes),
+        "parts_s": {name: plain(seconds) for name, seconds in op.parts_s.items()},
+    }
+
+
+def collective_to_dict(collective: CollectiveEstimate) -> dict[str, Any]:
+    """A collective of one block."""
+    return {
+        "name": collective.name,
+        "part": collective.part,
+        "count": _plain(collective.count),
+        "bytes": plain(collective.bytes),
+        "group_size": collective.group_size,
+        "stride": collective.stride,
+        "link": collective.link,
+        "total_s": plain(collective.total_s),
+        "fused": collective.fused,
     }
 
 

@@ -63,8 +63,8 @@ class OpEstimate:
 
     @property
     def average_s(self) -> Quantity:
-        """Seconds of one launch."""
-        return self.total_s / self.count
+        """Seconds of one launch; 0 where there is none."""
+        return self.total_s / np.maximum(self.count, 1.0)
 
     @property
     def bound_name(self) -> Any:

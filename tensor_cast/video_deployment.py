@@ -61,6 +61,8 @@ class VideoDeployment:
         dtype: format of hidden states and of unquantised weights.
         compile: fuse kernels as a serving engine's graph mode does.
         offload_inactive_expert: of two denoisers keep only the running one on the device.
+        vae_tiling: decode in overlapping tiles where the pipeline usually does (HunyuanVideo, CogVideoX), which costs
+            time and saves memory.
     """
 
     world_size: int = 1
@@ -76,6 +78,7 @@ class VideoDeployment:
     dtype: str = "bfloat16"
     compile: bool = False
     offload_inactive_expert: bool = False
+    vae_tiling: bool = True
 
     def __post_init__(self) -> None:
         for name in ("world_size", "ulysses_size", "attention_block_size", "mxfp4_group_size"):

@@ -1,0 +1,278 @@
+"""A diffusers directory's configs -> ``Pipeline``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tensor_cast.errors import ModelingError
+from tensor_cast.models.config import Config
+from tensor_cast.models.config_file import read_config_file
+from tensor_cast.models.diffusion.cogvideox import cogvideox
+from tensor_cast.models.diffusion.denoiser import Denoiser
+from tensor_cast.models.diffusion.hunyuan_video import hunyuan_video, hunyuan_video_15
+from tensor_cast.models.diffusion.image_models import flux, qwen_image, sd3
+from tensor_cast.models.diffusion.pipeline import Pipeline
+from tensor_cast.models.diffusion.text_encoders import TextEncoder, text_encoder
+from tensor_cast.models.diffusion.vae import Vae
+from tensor_cast.models.diffusion.vae_cogvideox import cogvideox_vae
+from tensor_cast.models.diffusion.vae_hunyuan15 import hunyuan15_vae
+from tensor_cast.models.diffusion.vae_kl import hunyuan_vae, image_vae
+from tensor_cast.models.diffusion.vae_wan import wan_vae
+from tensor_cast.models.diffusion.wan import WanDenoiser, wan
+from tensor_cast.models.source import LoadedConfig, load_config
+
+DENOISERS: dict[str, Callable[[Config], Denoiser]] = {
+    "CogVideoXTransformer3DModel": cogvideox,
+    "FluxTransformer2DModel": flux,
+    "HunyuanVideo15Transformer3DModel": hunyuan_video_15,
+    "HunyuanVideoTransformer3DModel": hunyuan_video,
+    "QwenImageTransformer2DModel": qwen_image,
+    "SD3Transformer2DModel": sd3,
+    "WanTransformer3DModel": wan,
+}
+"""Reader of each transformer class."""
+
+VAES: dict[str, Callable[[Config], Vae]] = {
+    "AutoencoderKL": image_vae,
+    "AutoencoderKLCogVideoX": cogvideox_vae,
+    "AutoencoderKLHunyuanVideo": hunyuan_vae,
+    "AutoencoderKLHunyuanVideo15": hunyuan15_vae,
+    "AutoencoderKLQwenImage": wan_vae,
+    "AutoencoderKLWan": wan_vae,
+}
+"""Reader of each autoencoder class."""
+
+VIDEO_CLASSES = frozenset(
+    [
+        "CogVideoXTransformer3DModel",
+        "HunyuanVideo15Transformer3DModel",
+        "HunyuanVideoTransformer3DModel",
+        "WanTransformer3DModel",
+    ]
+)
+"""Classes that make videos; the others make images, whatever their VAE could do with frames."""
+
+COMPRESSION = {
+    "CogVideoXTransformer3DModel": (4, 8),
+    "FluxTransformer2DModel": (1, 8),
+    "HunyuanVideo15Transformer3DModel": (4, 16),
+    "HunyuanVideoTransformer3DModel": (4, 8),
+    "QwenImageTransformer2DModel": (4, 8),
+    "SD3Transformer2DModel": (1, 8),
+    "WanTransformer3DModel": (4, 8),
+}
+"""Temporal and spatial compression of the VAE that each class was trained with, where its config is not there."""
+
+HARMLESS = frozenset(
+    [
+        "_class_name",
+        "_diffusers_version",
+        "_name_or_path",
+        "act_fn",
+        "activation_fn",
+        "architectures",
+        "attn_scales",
+        "axes_dims_rope",
+        "classifier_dropout",
+        "clip_output",
+        "decay",
+        "dense_act_fn",
+        "down_block_types",
+        "dropout",
+        "dropout_rate",
+        "eps",
+        "flip_sin_to_cos",
+        "force_upcast",
+        "freq_shift",
+        "initializer_factor",
+        "invert_scale_latents",
+        "latent_rgb_factors",
+        "latents_mean",
+        "latents_std",
+        "layer_norm_epsilon",
+        "max_text_seq_length",
+        "model_max_length",
+        "n_positions",
+        "norm_eps",
+        "norm_num_groups",
+        "num_decoder_layers",
+        "output_past",
+        "patch_size",
+        "pos_embed_max_size",
+        "relative_attention_max_distance",
+        "rope_axes_dim",
+        "rope_max_seq_len",
+        "rope_theta",
+        "sample_frames",
+        "sample_height",
+        "sample_size",
+        "sample_width",
+        "scalable_attention",
+        "scaling_factor",
+        "shift_factor",
+        "spatial_interpolation_scale",
+        "target_size",
+        "task_type",
+        "temporal_compression_ratio",
+        "temporal_interpolation_scale",
+        "tie_word_embeddings",
+        "timestep_activation_fn",
+        "up_block_types",
+        "use_learned_positional_embeddings",
+        "use_rotary_positional_embeddings",
+    ]
+)
+"""Keys that change neither structure nor cost: scaling of latents, positions, training."""
+
+DEFAULT_FLOW_SHIFT = 3.0
+"""Shift that Wan2.2-A14B's scheduler has in its diffusers form; Wan's own code uses 12 (T2V) and 5 (I2V)."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Components read so far, with what could not be."""
+
+    unpriced: list[str]
+    ignored: list[str]
+
+
+def load_pipeline(model: str, *, remote_source: str = "huggingface") -> Pipeline:
+    """The structure of a diffusion pipeline by catalog id, directory or hub id.
+
+    Raises:
+        ModelingError: it is not found, is no diffusion pipeline, or its configs cannot be used.
+    """
+    return read_pipeline(load_config(model, remote_source=remote_source))
+
+
+def read_pipeline(loaded: LoadedConfig) -> Pipeline:
+    """The structure that a pipeline's configs describe.
+
+    Raises:
+        ModelingError: a class is of no known family, or a config is malformed.
+    """
+    components = loaded.pipeline
+    if components is None:
+        raise ModelingError(
+            f"{loaded.name} is not a diffusion pipeline (it has no model_index.json): "
+            "use `msmodeling text-generate` for a language model."
+        )
+    index = Config(loaded.config, where=f"{loaded.name}/model_index.json")
+    names = [name for name in ("transformer", "transformer_2") if name in components]
+    if not names:
+        raise ModelingError(f"{loaded.name} has no transformer: only diffusion transformers are modelled.")
+    kind = index.text("_class_name", "")
+    read = _Read([], [])
+    expands = index.boolean("expand_timesteps", False)
+    first_class = str(components[names[0]].get("_class_name"))
+    denoisers = tuple((name, _denoiser(loaded.name, name, components[name], expands, read)) for name in names)
+    vae = _vae(loaded.name, components.get("vae"), read)
+    encoders = tuple(_text_encoders(loaded.name, components, read))
+    _expected_but_absent(loaded, index, denoisers[0][1], read)
+    temporal, spatial = (vae.temporal, vae.spatial) if vae is not None else COMPRESSION[first_class]
+    pipeline = Pipeline(
+        name=loaded.name,
+        kind=kind,
+        denoisers=denoisers,
+        text_encoders=encoders,
+        vae=vae,
+        temporal=temporal,
+        spatial=spatial,
+        makes_video=first_class in VIDEO_CLASSES,
+        encodes_video="ImageToVideo" in kind,
+        references="Edit" in kind,
+        origin=f"{loaded.origin}: {loaded.source}",
+        unpriced=tuple(read.unpriced),
+        ignored_keys=tuple(read.ignored),
+    )
+    return pipeline if len(denoisers) == 1 else _with_boundary(pipeline, index, loaded)
+
+
+def _denoiser(model: str, name: str, values: dict[str, Any], expands: bool, read: _Read) -> Denoiser:
+    config = Config(values, where=f"{model}/{name}/config.json")
+    found = config.text("_class_name", "")
+    if found not in DENOISERS:
+        raise ModelingError(
+            f"{config.where}: the transformer class {found!r} is of no known family; its cost is not guessed. "
+            f"Known: {', '.join(DENOISERS)}."
+        )
+    denoiser = wan(config, token_timesteps=expands) if found == "WanTransformer3DModel" else DENOISERS[found](config)
+    _note_ignored(config, name, read)
+    return denoiser
+
+
+def _vae(model: str, values: dict[str, Any] | None, read: _Read) -> Vae | None:
+    if values is None:
+        read.unpriced.append("vae")
+        return None
+    config = Config(values, where=f"{model}/vae/config.json")
+    found = config.text("_class_name", "")
+    if found not in VAES:
+        raise ModelingError(
+            f"{config.where}: the autoencoder class {found!r} is of no known family. Known: {', '.join(VAES)}."
+        )
+    vae = VAES[found](config)
+    _note_ignored(config, "vae", read)
+    return vae
+
+
+def _text_encoders(model: str, components: dict[str, dict[str, Any]], read: _Read) -> list[tuple[str, TextEncoder]]:
+    found = []
+    for name in sorted(name for name in components if name.startswith("text_encoder")):
+        config = Config(components[name], where=f"{model}/{name}/config.json")
+        try:
+            found.append((name, text_encoder(config)))
+        except ModelingError:
+            read.unpriced.append(name)
+            continue
+        if config.text("model_type") in ("t5", "umt5", "clip_text_model"):
+            _note_ignored(config, name, read)
+    return found
+
+
+def _expected_but_absent(loaded: LoadedConfig, index: Config, denoiser: Denoiser, read: _Read) -> None:
+    """Name the weighty parts that the index lists, or every such pipeline has, without a config here."""
+    components = loaded.pipeline or {}
+    listed = [name for name, value in index.values.items() if isinstance(value, list) and any(value)]
+    for name in listed:
+        if name.startswith(("text_encoder", "image_encoder")) and name not in components:
+            read.unpriced.append(name)
+    if not any(name.startswith("text_encoder") for name in (*components, *read.unpriced)):
+        read.unpriced.append("text_encoder")
+    takes_image = isinstance(denoiser, WanDenoiser) and denoiser.image_tokens > 0
+    if ("image_encoder" in components or takes_image) and "image_encoder" not in read.unpriced:
+        read.unpriced.append("image_encoder")
+
+
+def _note_ignored(config: Config, name: str, read: _Read) -> None:
+    read.ignored.extend(f"{name}.{key}" for key in config.ignored() if key not in HARMLESS)
+
+
+def _with_boundary(pipeline: Pipeline, index: Config, loaded: LoadedConfig) -> Pipeline:
+    """Two denoisers need the boundary between them and the shift of the schedule."""
+    boundary = index.number("boundary_ratio")
+    if not 0.0 < boundary < 1.0:
+        index.fail("boundary_ratio", "a number between 0 and 1")
+    shift = _scheduler_shift(loaded)
+    pipeline = replace(pipeline, boundary_ratio=boundary, flow_shift=shift or DEFAULT_FLOW_SHIFT)
+    if shift is None:
+        pipeline = pipeline.with_note(
+            f"The configs name no flow shift: {DEFAULT_FLOW_SHIFT:g} is assumed, as in Wan2.2's diffusers form, to "
+            "share out the steps between the two denoisers (--flow-shift); their forwards cost the same."
+        )
+    return pipeline
+
+
+def _scheduler_shift(loaded: LoadedConfig) -> float | None:
+    """Flow shift of a local directory's scheduler, which is not among the components with weights."""
+    if loaded.origin != "path":
+        return None
+    file = Path(loaded.source).parent / "scheduler" / "scheduler_config.json"
+    if not file.is_file():
+        return None
+    config = Config(read_config_file(file), where=str(file))
+    key = "flow_shift" if config.has("flow_shift") else "shift"
+    return config.number(key) if config.has(key) else None
