@@ -145,6 +145,8 @@ def _mark(figure: Figure) -> str:
 def _readable(figure: Figure) -> str:
     """A figure in the unit that people say it in."""
     value = figure.value
+    if isinstance(value, str):
+        return f"{value} {figure.unit}"
     match figure.unit:
         case "FLOP/s":
             return f"{value / 1e12:g} TFLOP/s"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from msgspec import Struct, UnsetType
 from msgspec.structs import asdict
@@ -14,7 +15,6 @@ from tensor_cast.devices.profile import (
     CollectiveCost,
     DeviceProfile,
     Interconnect,
-    KernelClass,
     KernelCost,
     LinkLevel,
 )
@@ -55,7 +55,7 @@ def build_profile(
         vector_cores=figures.stated_or("vector_cores", device.vector_cores, matrix_cores, rules.VECTOR_CORES),
         cache_bytes=figures.stated_or("cache_bytes", device.cache_bytes, 0.0, rules.CACHE),
         interconnect=_interconnect(document, at, device, figures),
-        kernels={kind: figures.kernel(kind) for kind in KERNEL_CLASSES},
+        kernels=figures.kernels(),
         collective=figures.collective(),
         sources=figures.sources,
     )
@@ -96,12 +96,29 @@ class _Figures:
             rates[dtype] = assumed
             self.sources[f"{group}.{dtype}"] = rule
 
-    def kernel(self, kind: KernelClass) -> KernelCost:
-        """Costs of a kernel class, each figure from the first of device, family and rule that has it."""
-        own, shared = _kernel(self._device.kernels, kind), _kernel(self._defaults.kernels, kind)
-        rule = rules.KERNELS[kind]
+    def kernels(self) -> dict[str, KernelCost]:
+        """Costs of every kernel class, and of each class and dtype that the device or its family sets apart."""
+        costs: dict[str, KernelCost] = {}
+        for kind in KERNEL_CLASSES:
+            own, shared = _kernel(self._device.kernels, kind), _kernel(self._defaults.kernels, kind)
+            costs[kind] = self._kernel(kind, own, shared, rules.KERNELS[kind])
+        for key in (field for field in Kernels.__struct_fields__ if field not in costs):
+            own, shared = _kernel(self._device.kernels, key), _kernel(self._defaults.kernels, key)
+            if own or shared:
+                base = key.rpartition("_")[0]
+                costs[key] = self._kernel(key, own, shared, costs[base])
+                for figure in _KERNEL_KEYS:
+                    if figure not in own and figure not in shared:
+                        self.sources[f"kernels.{key}.{figure}"] = self.sources[f"kernels.{base}.{figure}"]
+        return costs
+
+    def _kernel(self, key: str, own: Mapping[str, Any], shared: Mapping[str, Any], otherwise: KernelCost) -> KernelCost:
+        """One row of costs, each figure from the first of device, family and ``otherwise`` that has it."""
         return KernelCost(
-            **{key: self._layered(f"kernels.{kind}.{key}", own, shared, getattr(rule, key)) for key in _KERNEL_KEYS}
+            **{
+                figure: self._layered(f"kernels.{key}.{figure}", own, shared, getattr(otherwise, figure))
+                for figure in _KERNEL_KEYS
+            }
         )
 
     def collective(self) -> CollectiveCost:
@@ -121,7 +138,7 @@ class _Figures:
         if key in shared:
             self.sources[path] = self._family_source(path)
             return shared[key]
-        self.sources[path] = rules.KERNEL
+        self.sources[path] = rules.ROOFLINE if key in rules.NEUTRAL else rules.KERNEL
         return assumed
 
     def _family_source(self, path: str) -> str:
@@ -132,18 +149,18 @@ class _Figures:
         return f"assumed: as {' and '.join(fitted_on)}; {source}" if fitted_on else source
 
 
-_KERNEL_KEYS = ("matrix_efficiency", "memory_efficiency", "vector_efficiency", "fixed_s", "tile_m", "tile_n")
+_KERNEL_KEYS = tuple(field.name for field in fields(KernelCost))
 
 
-def _given(struct: Struct | UnsetType) -> list[tuple[str, float]]:
+def _given(struct: Struct | UnsetType) -> list[tuple[str, Any]]:
     """The fields that a file gives of a structure, itself optional."""
     if isinstance(struct, UnsetType):
         return []
     return [(key, value) for key, value in asdict(struct).items() if not isinstance(value, UnsetType)]
 
 
-def _kernel(kernels: Kernels | UnsetType, kind: KernelClass) -> dict[str, float]:
-    return {} if isinstance(kernels, UnsetType) else dict(_given(getattr(kernels, kind)))
+def _kernel(kernels: Kernels | UnsetType, key: str) -> dict[str, Any]:
+    return {} if isinstance(kernels, UnsetType) else dict(_given(getattr(kernels, key)))
 
 
 def _interconnect(document: YamlDocument, at: str, device: Device, figures: _Figures) -> Interconnect:

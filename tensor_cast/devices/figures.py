@@ -22,17 +22,20 @@ _UNITS = {
     "memory_efficiency": "of the peak",
     "vector_efficiency": "of the peak",
     "link_efficiency": "of the peak",
-    "tile_m": "rows",
-    "tile_n": "columns",
+    "tiles": "rows x columns",
+    "wave_s": "s",
+    "step_s": "s",
+    "start_s": "s",
+    "overlap": "of the shorter parts",
 }
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a profile by its dotted path, in the unit that the file has it in."""
+    """One figure of a profile by its dotted path, in the unit that the file has it in; tile shapes are text."""
 
     path: str
-    value: float
+    value: float | str
     unit: str
     source: str
 
@@ -56,7 +59,7 @@ def as_document(profile: DeviceProfile) -> dict[str, object]:
 
 def list_figures(profile: DeviceProfile) -> list[Figure]:
     """Every figure of a profile with unit and source, in the order of the file's keys."""
-    values: dict[str, float] = {}
+    values: dict[str, float | str] = {}
     for group in ("matrix_flops", "vector_flops"):
         values.update((f"{group}.{dtype}", rate) for dtype, rate in getattr(profile, group).items())
     for key in ("memory_bytes", "memory_bandwidth", "matrix_cores", "vector_cores", "cache_bytes"):
@@ -65,9 +68,13 @@ def list_figures(profile: DeviceProfile) -> list[Figure]:
         for key in ("size", "bandwidth", "latency_s"):
             values[f"interconnect.{level.name}.{key}"] = getattr(level, key)
     for kind, cost in profile.kernels.items():
-        values.update((f"kernels.{kind}.{key}", value) for key, value in asdict(cost).items())
+        values.update((f"kernels.{kind}.{key}", _text_of_tiles(value)) for key, value in asdict(cost).items())
     values.update((f"collective.{key}", value) for key, value in asdict(profile.collective).items())
     return [Figure(path, value, _unit(path), profile.sources.get(path, "")) for path, value in values.items()]
+
+
+def _text_of_tiles(value: float | tuple[tuple[int, int], ...]) -> float | str:
+    return ", ".join(f"{rows}x{columns}" for rows, columns in value) if isinstance(value, tuple) else value
 
 
 def _unit(path: str) -> str:

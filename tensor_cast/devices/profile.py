@@ -66,16 +66,21 @@ class KernelCost:
     """What kernels of one class reach of the device's peaks, and what each costs beside.
 
     ``matrix_efficiency``, ``memory_efficiency`` and ``vector_efficiency`` are fractions of the peak that large work
-    reaches; ``fixed_s`` is added to every kernel; ``tile_m`` x ``tile_n`` is the output tile that one matrix core
-    computes at a time (a partly filled last wave of tiles costs a whole one).
+    reaches; ``fixed_s`` is added to every kernel. ``tiles`` are the output tiles (rows, columns) that the kernel can
+    choose from, one on a matrix core at a time; a wave of tiles costs ``wave_s`` beside its work, each step of 64 along
+    the inner dimension ``step_s``; a vector kernel costs ``start_s`` for each core that it uses. ``overlap`` is the
+    share of the shorter parts that hides behind the longest: 1 is a roofline, 0 a sum.
     """
 
     matrix_efficiency: float
     memory_efficiency: float
     vector_efficiency: float
     fixed_s: float
-    tile_m: int
-    tile_n: int
+    tiles: tuple[tuple[int, int], ...] = ((128, 128),)
+    wave_s: float = 0.0
+    step_s: float = 0.0
+    start_s: float = 0.0
+    overlap: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,9 @@ class DeviceProfile:
     ``memory_bandwidth`` in bytes/s, ``memory_bytes`` and ``cache_bytes`` in bytes. ``sources`` names, for every
     figure by its dotted path (``matrix_flops.int8``, ``interconnect.server.bandwidth``), where it comes from; a figure
     that a rule derived starts with ``assumed``.
+
+    ``kernels`` has the cost of every kernel class, and of a class in one matrix dtype (``matmul_fp8``) where that
+    differs.
     """
 
     name: str
@@ -108,7 +116,7 @@ class DeviceProfile:
     vector_cores: int
     cache_bytes: float
     interconnect: Interconnect
-    kernels: dict[KernelClass, KernelCost]
+    kernels: dict[str, KernelCost]
     collective: CollectiveCost
     sources: dict[str, str] = field(default_factory=dict)
 
@@ -132,3 +140,7 @@ class DeviceProfile:
     def vector_rate(self, dtype: str) -> float:
         """Peak FLOP/s of vector work in ``dtype``; formats without a rate of their own are computed in float32."""
         return self.vector_flops.get(dtype, self.vector_flops["float32"])
+
+    def kernel_cost(self, kind: KernelClass, dtype: str) -> KernelCost:
+        """Cost of kernels of a class whose matrix work runs in ``dtype``."""
+        return self.kernels.get(f"{kind}_{dtype}") or self.kernels[kind]

@@ -5,15 +5,15 @@ A rate of a quantised format (int8, fp8, fp4, int4) is never assumed: devices di
 
 from __future__ import annotations
 
-from tensor_cast.devices.profile import CollectiveCost, KernelClass, KernelCost
+from tensor_cast.devices.profile import CollectiveCost, KernelCost
 
 # About the median of the measured families (Ascend A3, NVIDIA Ampere, Hopper, Blackwell, Ada).
-KERNELS: dict[KernelClass, KernelCost] = {
-    "matmul": KernelCost(0.70, 0.80, 0.50, 5e-6, 128, 128),
-    "grouped_matmul": KernelCost(0.70, 0.80, 0.50, 12e-6, 128, 128),
-    "attention_prefill": KernelCost(0.45, 0.80, 0.50, 15e-6, 128, 128),
-    "attention_decode": KernelCost(0.45, 0.80, 0.50, 12e-6, 128, 128),
-    "vector": KernelCost(0.70, 0.80, 0.50, 4e-6, 128, 128),
+KERNELS: dict[str, KernelCost] = {
+    "matmul": KernelCost(0.70, 0.80, 0.50, 5e-6),
+    "grouped_matmul": KernelCost(0.70, 0.80, 0.50, 12e-6),
+    "attention_prefill": KernelCost(0.45, 0.80, 0.50, 15e-6),
+    "attention_decode": KernelCost(0.45, 0.80, 0.50, 12e-6),
+    "vector": KernelCost(0.70, 0.80, 0.50, 4e-6),
 }
 COLLECTIVE = CollectiveCost(link_efficiency=0.7, fixed_s=10e-6)
 
@@ -24,6 +24,8 @@ MATRIX_CORES = "assumed: 1, so that partly filled waves of tiles are not counted
 VECTOR_CORES = "assumed: as many as matrix cores"
 CACHE = "assumed: 0, so that every byte comes from memory"
 KERNEL = "assumed: about the median of the measured families"
+NEUTRAL = ("wave_s", "step_s", "start_s", "overlap")
+ROOFLINE = "assumed: a plain roofline, whose parts overlap and whose tiles and cores cost nothing beside their work"
 NO_LINK = "assumed: a device without interconnect stands alone"
 
 VECTOR_SHARE = 1 / 16

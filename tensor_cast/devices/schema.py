@@ -17,6 +17,7 @@ from tensor_cast.errors import ModelingError, did_you_mean
 Positive = Annotated[float, Meta(gt=0, le=1e24)]
 NotNegative = Annotated[float, Meta(ge=0, le=1e24)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
+Share = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=1, le=10**9)]
 Text = Annotated[str, Meta(min_length=1)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]*$")]
@@ -60,17 +61,30 @@ class Kernel(Struct, forbid_unknown_fields=True):
     memory_efficiency: Fraction | UnsetType = UNSET
     vector_efficiency: Fraction | UnsetType = UNSET
     fixed_s: NotNegative | UnsetType = UNSET
-    tile_m: Count | UnsetType = UNSET
-    tile_n: Count | UnsetType = UNSET
+    tiles: Annotated[tuple[tuple[Count, Count], ...], Meta(min_length=1)] | UnsetType = UNSET
+    wave_s: NotNegative | UnsetType = UNSET
+    step_s: NotNegative | UnsetType = UNSET
+    start_s: NotNegative | UnsetType = UNSET
+    overlap: Share | UnsetType = UNSET
 
 
 class Kernels(Struct, forbid_unknown_fields=True):
-    """Costs by kernel class."""
+    """Costs by kernel class, and by class and matrix dtype where that differs."""
 
     matmul: Kernel | UnsetType = UNSET
+    matmul_int8: Kernel | UnsetType = UNSET
+    matmul_fp8: Kernel | UnsetType = UNSET
+    matmul_fp4: Kernel | UnsetType = UNSET
     grouped_matmul: Kernel | UnsetType = UNSET
+    grouped_matmul_int8: Kernel | UnsetType = UNSET
+    grouped_matmul_fp8: Kernel | UnsetType = UNSET
+    grouped_matmul_fp4: Kernel | UnsetType = UNSET
     attention_prefill: Kernel | UnsetType = UNSET
+    attention_prefill_int8: Kernel | UnsetType = UNSET
+    attention_prefill_fp8: Kernel | UnsetType = UNSET
     attention_decode: Kernel | UnsetType = UNSET
+    attention_decode_int8: Kernel | UnsetType = UNSET
+    attention_decode_fp8: Kernel | UnsetType = UNSET
     vector: Kernel | UnsetType = UNSET
 
 

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tensor_cast.devices import (
-    KERNEL_CLASSES,
     CollectiveCost,
     DeviceProfile,
     Interconnect,
@@ -21,6 +20,7 @@ from tensor_cast.devices import (
     rules,
 )
 from tensor_cast.devices.figures import as_document, list_figures
+from tensor_cast.devices.schema import Kernels
 from tensor_cast.devices.yaml_document import SIZE_LIMIT
 from tensor_cast.errors import ModelingError
 
@@ -95,6 +95,17 @@ def test_kernels_come_from_the_device_then_its_family_then_the_rules(tmp_path: P
     )
 
 
+def test_a_dtype_may_cost_apart_and_takes_the_rest_from_its_class(tmp_path: Path) -> None:
+    text = "kernels: {matmul: {fixed_s: 1e-6, tiles: [[64, 64], [128, 256]]}, matmul_fp8: {fixed_s: 2e-6}}\n"
+    device = load(tmp_path, MINIMAL + text)
+    assert device.kernel_cost("matmul", "bfloat16") == device.kernel_cost("matmul", "int8") == device.kernels["matmul"]
+    fp8 = device.kernel_cost("matmul", "fp8")
+    assert (fp8.fixed_s, fp8.tiles) == (2e-6, ((64, 64), (128, 256)))
+    assert (fp8.wave_s, fp8.step_s, fp8.overlap) == (0, 0, 1)
+    assert device.sources["kernels.matmul_fp8.tiles"] == "stated in mine.yaml"
+    assert device.sources["kernels.matmul_fp8.overlap"] == rules.ROOFLINE
+
+
 def test_a_file_of_several_devices_shares_its_defaults(tmp_path: Path) -> None:
     entry = "{matrix_flops: {bfloat16: 1e12}, memory_bytes: 1e9, memory_bandwidth: 1e9}"
     text = (
@@ -154,7 +165,7 @@ def test_what_is_no_positive_number_is_refused(tmp_path: Path, value: str, got: 
     ("addition", "expected"),
     [
         ("matrix_coers: 3", ":5: matrix_coers: there is no such key. Did you mean matrix_cores"),
-        ("kernels: {matmul: {tile: 3}}", ":5: kernels.matmul.tile: there is no such key. Did you mean tile_n, tile_m"),
+        ("kernels: {matmul: {tile: 3}}", ":5: kernels.matmul.tile: there is no such key. Did you mean tiles"),
         ("kernels: {gemm: {}}", ":5: kernels.gemm: there is no such key."),
         ("matrix_cores: 2.5", ":5: matrix_cores: expected a whole number, got 2.5."),
         ("matrix_cores: 0", ":5: matrix_cores: expected a whole number >= 1, got 0."),
@@ -244,7 +255,8 @@ times = st.floats(min_value=0, max_value=1)
 shares = st.floats(min_value=0, max_value=1, exclude_min=True)
 counts = st.integers(min_value=1, max_value=10**6)
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn", "Zl", "Zp")), min_size=1, max_size=20)
-kernels = st.builds(KernelCost, shares, shares, shares, times, counts, counts)
+tiles = st.lists(st.tuples(counts, counts), min_size=1, max_size=5).map(tuple)
+kernels = st.builds(KernelCost, shares, shares, shares, times, tiles, times, times, times, shares)
 levels = st.builds(
     LinkLevel,
     st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True),
@@ -273,7 +285,7 @@ def profiles(draw: st.DrawFn) -> DeviceProfile:
         interconnect=Interconnect(
             tuple(draw(st.lists(levels, min_size=1, max_size=3, unique_by=lambda level: level.name)))
         ),
-        kernels={kind: draw(kernels) for kind in KERNEL_CLASSES},
+        kernels={kind: draw(kernels) for kind in Kernels.__struct_fields__},
         collective=CollectiveCost(draw(shares), draw(times)),
     )
     profile.sources.update((figure.path, draw(texts)) for figure in list_figures(profile))

@@ -1,4 +1,4 @@
-"""Kernel times on the device of round figures: 100 TFLOP/s bf16, 1 TFLOP/s vector, 1 TB/s, 10 cores, 128 x 128 tiles."""
+"""Kernel times on the device of round figures: 100 TFLOP/s bf16, 1 TFLOP/s vector, 1 TB/s, ten cores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tensor_cast.devices import DeviceProfile, get_device
 from tensor_cast.errors import ModelingError
-from tensor_cast.ops import Elementwise, GroupedMatMul, MatMul, Tensor
+from tensor_cast.ops import Attention, Elementwise, GroupedMatMul, MatMul, Tensor
 from tensor_cast.performance_model.roofline import BOUNDS, compute_time
 
 DEVICE = get_device("TEST_DEVICE")
@@ -92,6 +92,62 @@ def test_efficiencies_scale_their_part() -> None:
     assert compute_time(op, device).matrix_s == pytest.approx(2 * compute_time(op, DEVICE).matrix_s)
 
 
+def with_cost(**changes: object) -> DeviceProfile:
+    return replace(DEVICE, kernels={kind: replace(cost, **changes) for kind, cost in DEVICE.kernels.items()})  # type: ignore[arg-type]
+
+
+def test_waves_and_steps_cost_time_beside_their_work() -> None:
+    # 20 tiles are 2 waves of 1 us; 8192 / 64 = 128 steps of 10 ns are 1.28 us.
+    op = matmul(128, 8192, 20 * 128)
+    slower = compute_time(op, with_cost(wave_s=1e-6, step_s=1e-8)).matrix_s
+    assert slower == pytest.approx(compute_time(op, DEVICE).matrix_s + 2e-6 + 1.28e-6)
+
+
+def test_the_best_tile_is_taken() -> None:
+    # 11 tiles of 128 columns are two waves on ten cores, six of 256 columns are one.
+    op = matmul(128, 8192, 11 * 128)
+    both = compute_time(op, with_cost(tiles=((128, 128), (128, 256)))).matrix_s
+    # Six tiles on ten cores split k by 10 / 6, so all cores work on 6 x 256 columns.
+    assert both == pytest.approx(2 * 128 * 8192 * 6 * 256 / 100e12)
+
+
+def test_what_does_not_overlap_is_added() -> None:
+    # The matrix part is 10240^2 x 1280 x 2 / 100e12 = 2684 us, memory 262 us.
+    op = matmul(1280, 10240, 10240)
+    time = compute_time(op, with_cost(overlap=0.25))
+    assert time.total_s == pytest.approx(time.matrix_s + 0.75 * time.memory_s)
+    assert bound(time) == "matrix"
+
+
+def test_a_vector_kernel_starts_a_core_a_row() -> None:
+    # 4 rows start 4 of the 10 cores, 1000 rows all of them.
+    for rows, cores in ((4.0, 4), (1000.0, 10)):
+        op = Elementwise(name="op", part="p", inputs=(Tensor((rows, 8.0), "int8"),), outputs=(), flops=0.0)
+        assert compute_time(op, with_cost(start_s=1e-6)).fixed_s == pytest.approx(cores * 1e-6)
+
+
+def attention(batch: float, queries: float, keys: float, *, decode: bool, kv_heads: int = 8) -> Attention:
+    q, cache = Tensor((batch * queries, 32 * 128), "bfloat16"), Tensor((batch, keys, 2048), "bfloat16", "cache")
+    pairs = batch * (queries * (keys - queries) + queries * (queries + 1) / 2)
+    return Attention(
+        name="flash_attention", part="p", inputs=(q, cache), outputs=(q,), batch=batch, query_length=queries,
+        kv_length=keys, heads=32, kv_heads=kv_heads, qk_dim=128, v_dim=128, pairs=pairs, cache_bytes=cache.bytes,
+        decode=decode,
+    )  # fmt: skip
+
+
+def test_a_prefill_block_computes_half_a_tile_beyond_the_diagonal() -> None:
+    # 32 heads x 1024 / 128 = 256 blocks on 10 cores; each sees 512.5 keys on average, and 63.5 more in its last tile.
+    time = compute_time(attention(1, 1024, 1024, decode=False), with_cost(tiles=((128, 128),))).matrix_s
+    assert time == pytest.approx(32 * 1024 * 4 * 128 * (512.5 + 63.5) / 100e12)
+
+
+def test_a_decode_packs_heads_and_splits_keys() -> None:
+    # One sequence has 8 KV heads of 4 query heads each, padded to 16 rows: 8 blocks on 10 cores, whose keys are split.
+    time = compute_time(attention(1, 1, 4096, decode=True), with_cost(tiles=((64, 1),))).matrix_s
+    assert time == pytest.approx(8 * 16 * 4 * 128 * 4096 / 100e12)
+
+
 def test_grouped_products_pad_each_active_group() -> None:
     # 8 groups of one row each take 16 rows each: 2 x 8 x 16 x 4096 x 1280 FLOPs in 80 tiles, 8 waves.
     x, out = Tensor((8.0, 4096), "bfloat16"), Tensor((8.0, 1280), "bfloat16")
@@ -116,6 +172,29 @@ def test_more_rows_never_take_less_time(device: DeviceProfile, m: int, more: int
     few = compute_time(matmul(float(m), k, n), device).total_s
     many = compute_time(matmul(float(m + more), k, n), device).total_s
     assert many >= few * (1 - 1e-12)
+
+
+@given(
+    st.sampled_from(DEVICES), st.booleans(), st.integers(1, 64), st.integers(1, 5000), st.integers(0, 9000), st.data()
+)
+def test_more_attention_never_takes_less_time(
+    device: DeviceProfile, decode: bool, batch: int, queries: int, cached: int, data: st.DataObject
+) -> None:
+    def seconds(batch: int, queries: int, cached: int) -> float:
+        return float(compute_time(attention(batch, queries, queries + cached, decode=decode), device).total_s)
+
+    base = seconds(batch, queries, cached)
+    more = data.draw(st.integers(1, 5000))
+    for larger in ((batch + more, queries, cached), (batch, queries + more, cached), (batch, queries, cached + more)):
+        assert seconds(*larger) >= base * (1 - 1e-12)
+
+
+@given(st.sampled_from(DEVICES), st.integers(1, 300), st.integers(1, 300), st.sampled_from([64, 1000, 4096]))
+def test_more_columns_or_depth_never_take_less_time(device: DeviceProfile, size: int, more: int, other: int) -> None:
+    base = compute_time(matmul(33.0, size * 16, other), device).total_s
+    assert compute_time(matmul(33.0, (size + more) * 16, other), device).total_s >= base * (1 - 1e-12)
+    base = compute_time(matmul(33.0, other, size * 16), device).total_s
+    assert compute_time(matmul(33.0, other, (size + more) * 16), device).total_s >= base * (1 - 1e-12)
 
 
 def test_arrays_give_what_single_points_give() -> None:

@@ -1,0 +1,71 @@
+"""Time of matrix units that work through output tiles: waves of tiles over cores, and what each wave and step costs."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+
+from tensor_cast.devices.profile import KernelCost
+from tensor_cast.ops import Attention, GroupedMatMul, MatMul
+from tensor_cast.quantity import Quantity, ceil_div, round_up
+
+# Rows that a matrix unit computes at once: 16 on Ascend's cube (fractal 16 x 16), 16 (mma.m16n8k16) on NVIDIA.
+ROW_GRANULARITY = 16
+# Inner elements of one pipeline step: 64 is the usual block of CUTLASS and of the cube's L1 buffers.
+STEP = 64
+# A split along k shorter than this does not pay for adding the partial sums up (stream-k and split-k heuristics).
+SHORTEST_SPLIT = 512
+
+
+def matmul_time(op: MatMul | GroupedMatMul, cost: KernelCost, rate: float, cores: int) -> Quantity:
+    """Seconds that ``cores`` matrix cores of ``rate`` FLOP/s together need for the output tiles of ``op``.
+
+    The kernel takes the fastest of its tile shapes, as autotuners and heuristics try to.
+    """
+    if isinstance(op, GroupedMatMul):
+        groups: Quantity = np.maximum(op.active_groups, 1.0)
+        rows: Quantity = np.maximum(op.m / groups, 1.0)
+    else:
+        groups, rows = op.batch, op.m
+    return reduce(np.minimum, (_waves_time(rows, op.k, op.n, groups, tile, cost, rate, cores) for tile in cost.tiles))
+
+
+def _waves_time(
+    m: Quantity,
+    k: Quantity,
+    n: Quantity,
+    batch: Quantity,
+    tile: tuple[int, int],
+    cost: KernelCost,
+    rate: float,
+    cores: int,
+) -> Quantity:
+    """A tile is no taller than m in whole fractals; the last wave costs a whole one; idle cores split k."""
+    rows = np.minimum(round_up(m, ROW_GRANULARITY), tile[0])
+    tiles = ceil_div(m, rows) * ceil_div(n, tile[1]) * batch
+    splits = np.clip(cores / tiles, 1.0, np.maximum(k / SHORTEST_SPLIT, 1.0))
+    depth = k / splits
+    waves = np.ceil(tiles / cores)
+    tile_s = rows * (2.0 * tile[1] * cores / rate) * depth
+    return waves * (tile_s + cost.wave_s) + depth * (cost.step_s / STEP)
+
+
+def attention_time(op: Attention, cost: KernelCost, rate: float, cores: int) -> Quantity:
+    """Seconds of the score and value products of ``op``, in blocks of queries that stream past their keys.
+
+    A prefill's blocks hold queries of one head (FlashAttention-2, arXiv 2307.08691, section 3); a decode packs the
+    query heads that share a KV head into one block and splits its keys over idle cores (flash-decoding). A block at the
+    diagonal computes half a tile of keys that the mask then drops. Blocks are short and many, so the last wave is not
+    rounded up.
+    """
+    block_rows, block_keys = cost.tiles[0]
+    heads, packed = (op.kv_heads, op.heads / op.kv_heads) if op.decode else (op.heads, 1.0)
+    queries = op.query_length * packed
+    rows = np.minimum(round_up(queries, ROW_GRANULARITY), block_rows)
+    blocks = ceil_div(queries, rows) * op.batch * heads
+    keys = op.pairs / (op.batch * op.query_length) + (block_keys - 1) / 2
+    depth = keys * np.minimum(blocks / cores, 1.0) if op.decode else keys
+    waves = np.maximum(blocks / cores, 1.0)
+    block_s = rows * (2.0 * (op.qk_dim + op.v_dim) * cores / rate) * depth
+    return waves * (block_s + cost.wave_s + depth * (cost.step_s / STEP))
