@@ -114,7 +114,7 @@ def _pick(values: list[Quantity] | tuple[Quantity, ...], index: np.ndarray) -> Q
 
 
 def _stage_weights(step: DecoderStep, layers: range, *, first: bool, last: bool) -> Quantity:
-    """Weight bytes of one rank of a stage: its layers, embedding and encoder on the first, head and drafting on the last."""
+    """Weight bytes of one rank of a stage: its layers, embedding and encoder first, head and drafting last."""
     seen: dict[Tensor, None] = {}
     total: Quantity = 0.0
     for block in (*step.graph.blocks, *step.idle):

@@ -25,8 +25,8 @@ FeedForwardBlock = FeedForward | MixtureOfExperts
 class DecoderLayer:
     """Pre-norm layer: attention, then a feed-forward block, either of which may be missing (Nemotron).
 
-    ``sandwich_norm`` adds a norm after each block (Gemma 2 and 3). ``schemes`` are the layer's own quantisation, where a
-    checkpoint's differs from layer to layer; ``None``: the deployment's.
+    ``sandwich_norm`` adds a norm after each block (Gemma 2 and 3). ``schemes`` are the layer's own quantisation, where
+    a checkpoint's differs from layer to layer; ``None``: the deployment's.
     """
 
     hidden: int

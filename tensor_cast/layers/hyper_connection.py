@@ -17,7 +17,7 @@ SINKHORN_FLOPS = 4.0
 
 @dataclass(frozen=True)
 class HyperConnection:
-    """``streams`` residual streams of ``hidden``; ``iterations`` of Sinkhorn-Knopp make the mixing doubly stochastic."""
+    """``streams`` residual streams of ``hidden``; ``iterations`` of Sinkhorn-Knopp make mixing doubly stochastic."""
 
     hidden: int
     streams: int

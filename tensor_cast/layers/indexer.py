@@ -105,8 +105,8 @@ class TokenIndexer:
 
 @dataclass(frozen=True)
 class BlockIndexer:
-    """MiniMax-M3's indexer: ``heads`` queries and one key of ``dim``, each with an RMSNorm; the best ``top_k`` blocks of
-    ``block`` keys, the query's own block always among them.
+    """MiniMax-M3's indexer: ``heads`` queries and one key of ``dim``, each with an RMSNorm; the best ``top_k`` blocks
+    of ``block`` keys, the query's own block always among them.
     """
 
     hidden: int

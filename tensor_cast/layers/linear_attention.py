@@ -154,8 +154,8 @@ def gated_norm(build: Build, x: Tensor, gate: Tensor, width: int) -> Tensor:
 class GatedDeltaNet:
     """Gated delta rule (Qwen3-Next, Qwen3.5) or, with ``decay`` a channel, Kimi Delta Attention (arXiv 2510.26692).
 
-    ``key_heads`` query and key heads of ``key_dim`` serve ``value_heads`` value heads of ``value_dim``, each with a state
-    of key_dim x value_dim. A convolution of ``kernel`` taps runs over queries, keys and values. KDA projects its decay
+    ``key_heads`` query and key heads of ``key_dim`` serve ``value_heads`` value heads of ``value_dim``, each with a
+    state of key_dim x value_dim. A convolution of ``kernel`` taps runs over queries, keys and values. KDA projects its decay
     and, unless ``full_rank_gate``, its output gate through ``key_dim`` channels.
     """
 

@@ -20,9 +20,9 @@ from tensor_cast.layers.linear import (
     reduce_partial,
     scale_weights,
 )
+from tensor_cast.layers.schemes import UNQUANTIZED
 from tensor_cast.ops import Collective, Elementwise, GroupedMatMul, Op, Overlapped, Tensor
 from tensor_cast.quantity import Quantity, ceil_div
-from tensor_cast.layers.schemes import UNQUANTIZED
 from tensor_cast.quantization import LinearScheme
 
 # Score, compare and normalise each expert's logit.

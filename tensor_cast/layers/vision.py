@@ -20,7 +20,7 @@ Rows = Literal["patches", "tokens"]
 
 @dataclass(frozen=True)
 class ImageGrid:
-    """An image as the encoder sees it: ``rows`` x ``columns`` patches, which leave ``tokens`` for the language model."""
+    """An image as the encoder sees it: ``rows`` x ``columns`` patches, which leave ``tokens`` to the language model."""
 
     rows: int
     columns: int

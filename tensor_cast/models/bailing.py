@@ -32,7 +32,7 @@ def bailing_moe(config: Config, name: str) -> ModelSpec:
     if not config.boolean("use_rmsnorm", True) or config.boolean("norm_head", False):
         raise config.error("use_rmsnorm false and norm_head true are not modelled: no published Ling has them.")
     # Scores, dropout, and how projections are stored.
-    for settled in (
+    config.settled(
         "embedding_dropout",
         "output_dropout",
         "norm_softmax",
@@ -40,8 +40,7 @@ def bailing_moe(config: Config, name: str) -> ModelSpec:
         "score_function",
         "moe_router_enable_expert_bias",
         "using_split_qkv_in_self_attention",
-    ):
-        config.has(settled)
+    )
     first = config.integer("first_k_dense_replace", 0, minimum=0)
     modules = config.integer("num_nextn_predict_layers", 0, minimum=0)
     return parts.spec(

@@ -14,6 +14,7 @@ MAX_LAYERS = 10_000
 
 HARMLESS_KEYS = frozenset(
     [
+        "_attn_implementation",
         "_attn_implementation_autoset",
         "_name_or_path",
         "add_cross_attention",
@@ -121,6 +122,22 @@ HARMLESS_KEYS = frozenset(
         "max_window_layers",
         "sliding_window_size",
         "for_llm_class",
+        "for_llm_compressor",
+        "initializer_factor",
+        "video_token_index",
+        "audio_token_id",
+        "boa_token_id",
+        "boi_token_id",
+        "eoa_token_id",
+        "eoa_token_index",
+        "eoi_token_id",
+        "eoi_token_index",
+        "boi_token_index",
+        "media_placeholder_token_id",
+        "image_placeholder",
+        "rope_scaling_factor",
+        "layernorm_epsilon",
+        "layer_norm_epsilon",
         "moe_norm_min",
         "input_jitter_noise",
         "attention_multiplier",
@@ -213,8 +230,28 @@ class Config:
         return Config(value, where=self.where, path=f"{self.path}.{key}")
 
     def ignored(self) -> tuple[str, ...]:
-        """Keys that nothing has read and that are not known to be harmless, sorted."""
-        return tuple(sorted(key for key in self.values if key not in self.read and key not in HARMLESS_KEYS))
+        """Keys that say something, that nothing has read and that are not known to be harmless, sorted."""
+        return tuple(
+            sorted(
+                key
+                for key, value in self.values.items()
+                if value is not None and key not in self.read and key not in HARMLESS_KEYS
+            )
+        )
+
+    def off(self, *keys: str) -> None:
+        """Check that switches which the family does not model are false or absent.
+
+        Raises:
+            ModelingError: one of them is on.
+        """
+        for key in keys:
+            if self.has(key) and self.values[key] is not False:
+                self.fail(key, "false: the family has no published model with it")
+
+    def settled(self, *keys: str) -> None:
+        """Mark keys as known and of no weight for this family."""
+        self.read.update(keys)
 
     def _value(self, key: str, default: Any, expected: str) -> Any:
         if self.has(key):

@@ -51,7 +51,8 @@ def _stack(config: Config, name: str, family: str, attention: Sequence[LatentAtt
 
 
 def deepseek(config: Config, name: str) -> ModelSpec:
-    """All models that declare ``deepseek_v2``, ``deepseek_v3`` or ``kimi_k2``."""
+    """All models that declare ``deepseek_v2``, ``deepseek_v3`` or ``kimi_k2``, and GLM-4.7-Flash."""
+    config.settled("mlp_layer_types", "partial_rotary_factor")
     attention = parts.latent_attention(config)
     return _stack(config, name, "deepseek", [attention] * config.integer("num_hidden_layers"))
 
@@ -78,37 +79,45 @@ def glm_moe_dsa(config: Config, name: str) -> ModelSpec:
     count = config.integer("num_hidden_layers")
     full = parts.latent_attention(config, top_k=config.integer("index_topk"), indexer=_indexer(config))
     shared = parts.latent_attention(config, top_k=config.integer("index_topk"))
-    kinds = config.items("indexer_types", count) or _indexer_types(config, count)
+    scheduled = _indexer_types(config, count)
+    kinds = config.items("indexer_types", count) or scheduled
+    config.off("mlp_bias")
     if set(kinds) - {"full", "shared"} or kinds[0] != "full":
         config.fail("indexer_types", "full or shared for every layer, the first full")
     # Said again by first_k_dense_replace, or of no weight: index_share_for_mtp_iteration lets drafts reuse a choice.
-    for decided in ("mlp_layer_types", "index_share_for_mtp_iteration", "indexer_rope_interleave", "moe_router_dtype"):
-        config.has(decided)
+    config.settled(
+        "mlp_layer_types",
+        "layer_types",
+        "num_experts",
+        "index_share_for_mtp_iteration",
+        "indexer_rope_interleave",
+        "moe_router_dtype",
+    )
     return _stack(config, name, "glm_moe_dsa", [full if kind == "full" else shared for kind in kinds])
 
 
 def _indexer_types(config: Config, count: int) -> list[str]:
     """The schedule that older configs give: a pattern of F and S, or every ``index_topk_freq`` layers."""
+    every = config.integer("index_topk_freq", 1)
+    offset = config.integer("index_skip_topk_offset", 2, minimum=0)
     if config.has("index_topk_pattern"):
         pattern = config.text("index_topk_pattern")
         if len(pattern) < count or set(pattern) - {"F", "S"}:
             config.fail("index_topk_pattern", f"{count} letters F or S")
         return ["full" if letter == "F" else "shared" for letter in pattern[:count]]
-    every = config.integer("index_topk_freq", 1)
-    offset = config.integer("index_skip_topk_offset", 2, minimum=0)
     return ["full" if max(index - offset + 1, 0) % every == 0 else "shared" for index in range(count)]
 
 
 def minicpm3(config: Config, name: str) -> ModelSpec:
     """MiniCPM3: latent attention over dense layers; scaled embeddings, residuals and logits."""
-    attention = parts.latent_attention(config)
-    mlp = FeedForward(attention.hidden, config.integer("intermediate_size"))
-    for scale in ("scale_emb", "scale_depth", "dim_model_base"):
-        config.has(scale)
+    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    attention = parts.latent_attention(config, default_v_dim=hidden // heads)
+    mlp = FeedForward(hidden, config.integer("intermediate_size"))
+    config.settled("scale_emb", "scale_depth", "dim_model_base")
     return parts.spec(
         config,
         name=name,
         family="minicpm3",
-        layers=(DecoderLayer(attention.hidden, attention, mlp),) * config.integer("num_hidden_layers"),
+        layers=(DecoderLayer(hidden, attention, mlp),) * config.integer("num_hidden_layers"),
         vocabulary=parts.vocabulary(config, tied_default=True, scaled=True),
     )

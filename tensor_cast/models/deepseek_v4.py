@@ -35,8 +35,9 @@ def deepseek_v4(config: Config, name: str) -> ModelSpec:
     ratios = _ratios(config, count)
     hyper = HyperConnection(hidden, config.integer("hc_mult", 4), config.integer("hc_sinkhorn_iters", 20))
     # One key-value head, tables of hashed routing, and the rotary base of compressed entries change no cost here.
-    for settled in ("num_key_value_heads", "num_hash_layers", "compress_rope_theta", "hc_eps", "norm_topk_prob"):
-        config.has(settled)
+    config.settled("num_key_value_heads", "num_hash_layers", "compress_rope_theta", "hc_eps")
+    config.off("attention_bias", "mlp_bias")
+    expert_dtype = config.text("expert_dtype", "")
     kinds = {ratio: HyperConnectedLayer(hidden, _attention(config, ratio), moe, hyper=hyper) for ratio in set(ratios)}
     spec = parts.spec(
         config,
@@ -49,7 +50,7 @@ def deepseek_v4(config: Config, name: str) -> ModelSpec:
         hyper=hyper,
         modules=MODULES,
     )
-    if config.text("expert_dtype", "") == "fp4" and spec.checkpoint is not None and spec.checkpoint.experts is None:
+    if expert_dtype == "fp4" and spec.checkpoint is not None and spec.checkpoint.experts is None:
         checkpoint = replace(
             spec.checkpoint, experts=FP4_EXPERTS, words=f"{spec.checkpoint.words}, experts {FP4_EXPERTS.name}"
         )

@@ -33,6 +33,7 @@ Reader = Callable[[Config, str], ModelSpec]
 FAMILIES: dict[str, Reader] = {
     "llama": llama.llama,
     "mistral": llama.mistral,
+    "ministral3": llama.mistral,
     "qwen2": llama.qwen2,
     "qwen3": llama.qwen3,
     "ernie4_5": llama.ernie45,
@@ -61,6 +62,7 @@ FAMILIES: dict[str, Reader] = {
     "deepseek_v2": deepseek.deepseek,
     "deepseek_v3": deepseek.deepseek,
     "kimi_k2": deepseek.deepseek,
+    "glm4_moe_lite": deepseek.deepseek,
     "deepseek_v32": deepseek.deepseek_v32,
     "glm_moe_dsa": deepseek.glm_moe_dsa,
     "minicpm3": deepseek.minicpm3,

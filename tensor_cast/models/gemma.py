@@ -110,7 +110,7 @@ def gemma4_text(config: Config, name: str) -> ModelSpec:
             router_scales=True,
         )
     # Widths of the blocks that are left out above, and how images attend to each other.
-    for settled in (
+    config.settled(
         "vocab_size_per_layer_input",
         "use_double_wide_mlp",
         "use_bidirectional_attention",
@@ -118,8 +118,7 @@ def gemma4_text(config: Config, name: str) -> ModelSpec:
         "num_experts",
         "top_k_experts",
         "moe_intermediate_size",
-    ):
-        config.has(settled)
+    )
 
     def layer(kind: str) -> DecoderLayer:
         if moe is None:

@@ -26,7 +26,7 @@ class SmartResize:
         """Patches and tokens of an image of ``height`` x ``width`` pixels."""
         if max(height, width) > 200 * min(height, width):
             raise ModelingError(
-                f"An image of {height} x {width} is longer than 200 times its breadth, which the model's processor refuses."
+                f"An image of {height} x {width} is over 200 times as long as broad, which the model's processor refuses."
             )
         unit = self.patch * self.merge
         # Python's round, as in the source: halves go to the even neighbour.
@@ -57,8 +57,8 @@ class FixedSize:
 
 @dataclass(frozen=True)
 class PooledBudget:
-    """Gemma 4's rule: the area is scaled to ``max_tokens`` squares of ``pool`` x ``pool`` patches, the shape kept, sides
-    rounded down to whole squares; each square leaves a token.
+    """Gemma 4's rule: the area is scaled to ``max_tokens`` squares of ``pool`` x ``pool`` patches, the shape kept,
+    sides rounded down to whole squares; each square leaves a token.
     """
 
     patch: int
@@ -82,7 +82,7 @@ class PooledBudget:
 
 @dataclass(frozen=True)
 class NaViTResize:
-    """Kimi-K2.5's rule: never enlarged, shrunk to ``max_patches`` in all and ``max_side`` a side, padded to whole merges."""
+    """Kimi-K2.5's rule: never enlarged, shrunk to ``max_patches`` and ``max_side`` a side, padded to whole merges."""
 
     patch: int
     merge: int

@@ -43,8 +43,7 @@ def kimi_linear(config: Config, name: str) -> ModelSpec:
     )
     first, every = config.integer("first_k_dense_replace", 1, minimum=0), config.integer("moe_layer_freq", 1)
     mlp = FeedForward(hidden, config.integer("intermediate_size"))
-    for settled in ("moe_renormalize", "moe_router_activation_func", "num_expert_group", "use_grouped_topk"):
-        config.has(settled)
+    config.settled("moe_renormalize", "moe_router_activation_func", "num_expert_group", "use_grouped_topk")
     modules = config.integer("num_nextn_predict_layers", 0, minimum=0)
     if modules:
         config.fail("num_nextn_predict_layers", "0: the family's MTP module is not modelled")

@@ -59,7 +59,7 @@ def llama(config: Config, name: str) -> ModelSpec:
 
 
 def mistral(config: Config, name: str) -> ModelSpec:
-    """Mistral dense models; a window, where there is one, is on every layer."""
+    """Mistral and Ministral 3 dense models; a window, where there is one, is on every layer."""
     window = config.optional_integer("sliding_window")
     return dense(config, name, "mistral", qkv_bias=False, output_bias=False, default_kv_heads=8, window=window)
 
@@ -91,8 +91,7 @@ def _qwen_windows(config: Config) -> tuple[int | None, list[str]]:
     """Layers from ``max_window_layers`` on are windowed, if windows are in use at all."""
     count = config.integer("num_hidden_layers")
     window = config.optional_integer("sliding_window")
-    config.has("use_mrope")
-    config.has("max_window_layers")
+    config.settled("use_mrope", "max_window_layers")
     if not config.boolean("use_sliding_window", False) or window is None:
         return None, [parts.FULL] * count
     first = config.integer("max_window_layers", count, minimum=0)
@@ -151,7 +150,7 @@ def cohere(config: Config, name: str) -> ModelSpec:
     """Command R: attention and MLP side by side on one LayerNorm without bias; tied, scaled logits."""
     if config.boolean("use_qk_norm", False):
         raise config.error("use_qk_norm is true: norms of whole query and key heads are not modelled.")
-    config.has("logit_scale")
+    config.settled("logit_scale")
     bias = config.boolean("attention_bias", False)
     attention = parts.grouped_query_attention(config, qkv_bias=bias, output_bias=bias)
     mlp = FeedForward(attention.hidden, config.integer("intermediate_size"))

@@ -24,10 +24,7 @@ def llama4_text(config: Config, name: str) -> ModelSpec:
     kinds = parts.layer_types(config, count, default)
     bias = config.boolean("attention_bias", False)
     # The norm on queries and keys has no weights: an L2 norm.
-    config.has("use_qk_norm")
-    config.has("attn_temperature_tuning")
-    config.has("floor_scale")
-    config.has("attn_scale")
+    config.settled("use_qk_norm", "attn_temperature_tuning", "floor_scale", "attn_scale", "for_llm_class")
     moe = routed_experts(
         config,
         config.integer("num_local_experts"),

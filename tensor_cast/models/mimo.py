@@ -24,15 +24,14 @@ def mimo(config: Config, name: str) -> ModelSpec:
 
 
 def mimo_v2_flash(config: Config, name: str) -> ModelSpec:
-    """MiMo-V2-Flash: full layers at ``hybrid_layer_pattern`` 0, windowed ones with sinks at 1, values narrower than keys."""
+    """MiMo-V2-Flash: full layers at ``hybrid_layer_pattern`` 0, windowed ones with sinks at 1; values are narrower."""
     count = config.integer("num_hidden_layers")
     windowed = _flags(config, "hybrid_layer_pattern", [not (i == 0 or (i + 1) % 6 == 0) for i in range(count)])
     sparse = _flags(config, "moe_layer_freq", [index > 0 for index in range(count)])
     full, window = _attention(config, ""), _attention(config, "swa_")
     # Constants of values and rotary embeddings, and keys that repeat the window.
-    for settled in ("attention_value_scale", "swa_rope_theta", "attention_chunk_size", "sliding_window_size"):
-        config.has(settled)
-    config.has("layernorm_epsilon")
+    config.settled("attention_value_scale", "swa_rope_theta", "attention_chunk_size", "sliding_window_size")
+    config.settled("layernorm_epsilon")
     moe = mixture(config)
     mlp = FeedForward(moe.hidden, config.integer("intermediate_size"))
     layers = tuple(

@@ -32,7 +32,7 @@ def minimax_m2(config: Config, name: str) -> ModelSpec:
     )
     modules = config.integer("num_mtp_modules", 0, minimum=0) if config.boolean("use_mtp", False) else 0
     # Width of the lightning-attention models of the same code base (MiniMax-Text-01); no layer of M2 uses it.
-    for unused in (
+    config.settled(
         "mlp_intermediate_size",
         "shared_moe_mode",
         "layernorm_full_attention_beta",
@@ -42,8 +42,7 @@ def minimax_m2(config: Config, name: str) -> ModelSpec:
         "use_routing_bias",
         "mtp_transformer_layers",
         "sliding_window",
-    ):
-        config.has(unused)
+    )
     layer = DecoderLayer(attention.hidden, attention, moe)
     return parts.spec(
         config,
@@ -65,8 +64,7 @@ def minimax_m3(config: Config, name: str) -> ModelSpec:
     if config.text("qk_norm_type", "per_head") != "per_head":
         config.fail("qk_norm_type", "per_head")
     # Gemma's way to write a norm's weight; a bias of the router, which is not a parameter; the activation's constants.
-    for settled in ("use_gemma_norm", "use_routing_bias", "swiglu_alpha", "n_shared_experts", "moe_intermediate_size"):
-        config.has(settled)
+    config.settled("use_gemma_norm", "use_routing_bias", "swiglu_alpha", "n_shared_experts", "moe_intermediate_size")
     sparse = config.child("sparse_attention_config")
     chosen = _flags(sparse, "sparse_attention_freq", count)
     routed = _flags(config, "moe_layer_freq", count)
@@ -74,8 +72,7 @@ def minimax_m3(config: Config, name: str) -> ModelSpec:
     if not sparse.boolean("use_sparse_attention", True):
         chosen = [False] * count
     # The index has no values in sparse layers, and its score is the best of a block's.
-    for settled in ("sparse_disable_index_value", "sparse_score_type", "sparse_init_block"):
-        sparse.has(settled)
+    sparse.settled("sparse_disable_index_value", "sparse_score_type", "sparse_init_block")
     if sparse.integer("sparse_local_block", 1, minimum=0) != 1:
         sparse.fail("sparse_local_block", "1")
     qk_norm = "head" if config.boolean("use_qk_norm", True) else "none"

@@ -118,8 +118,7 @@ def qwen3_moe(config: Config, name: str) -> ModelSpec:
         window=_qwen_moe_window(config),
     )
     # The width of dense layers, of which published models have none, and keys of Qwen2 MoE that the class never reads.
-    for settled in ("intermediate_size", "qkv_bias", "use_qk_norm", "shared_expert_intermediate_size"):
-        config.has(settled)
+    config.settled("intermediate_size", "qkv_bias", "use_qk_norm", "shared_expert_intermediate_size")
     moe = routed_experts(
         config,
         config.integer("num_experts"),

@@ -31,8 +31,7 @@ def nemotron_h(config: Config, name: str) -> ModelSpec:
     made = {kind: _layer(config, kind) for kind in dict.fromkeys(kinds)}
     modules = config.integer("num_nextn_predict_layers", 0, minimum=0)
     drafting = _kinds(config, "mtp_layers_block_type", "mtp_hybrid_override_pattern")
-    for settled in _SETTLED:
-        config.has(settled)
+    config.settled(*_SETTLED)
     return parts.spec(
         config,
         name=name,
@@ -148,8 +147,7 @@ def nemotron_nas(config: Config, name: str) -> ModelSpec:
     """Llama-Nemotron: each block has its own width and number of KV heads, or leaves attention or MLP out."""
     blocks = config.items("block_configs", config.integer("num_hidden_layers")) or []
     # Null in the config: each block says its own.
-    for decided in ("intermediate_size", "num_key_value_heads", "mlp_bias"):
-        config.has(decided)
+    config.settled("intermediate_size", "num_key_value_heads", "mlp_bias")
     layers = tuple(
         _pruned(config, Config(block, where=config.where, path=f"{config.path}.block_configs[{index}]"))
         if isinstance(block, dict)

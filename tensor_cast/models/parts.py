@@ -71,7 +71,7 @@ def _nested_rotary_factor(config: Config) -> float:
     return float(factor) if isinstance(factor, int | float) else 1.0
 
 
-def latent_attention(config: Config, **options: Any) -> LatentAttention:
+def latent_attention(config: Config, *, default_v_dim: int | None = None, **options: Any) -> LatentAttention:
     """Multi-head latent attention from DeepSeek's keys. A null ``q_lora_rank`` is a single query projection."""
     # num_key_value_heads equals the heads in every MLA config and decides nothing; nor does head_dim, which is derived.
     for decided_elsewhere in ("num_key_value_heads", "head_dim", "qk_head_dim"):
@@ -83,7 +83,7 @@ def latent_attention(config: Config, **options: Any) -> LatentAttention:
         kv_lora_rank=config.integer("kv_lora_rank"),
         nope_dim=config.integer("qk_nope_head_dim"),
         rope_dim=config.integer("qk_rope_head_dim"),
-        v_dim=config.integer("v_head_dim"),
+        v_dim=config.integer("v_head_dim") if default_v_dim is None else config.integer("v_head_dim", default_v_dim),
         bias=config.boolean("attention_bias", False),
         **options,
     )

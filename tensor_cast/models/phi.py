@@ -26,7 +26,7 @@ def phimoe(config: Config, name: str) -> ModelSpec:
     attention = parts.grouped_query_attention(
         config, qkv_bias=bias, output_bias=bias, window=config.optional_integer("sliding_window")
     )
-    config.has("expert_dropout")
+    config.settled("expert_dropout")
     moe = routed_experts(
         config,
         config.integer("num_local_experts", 16),

@@ -36,8 +36,9 @@ def _hybrid(config: Config, name: str, family: str, blocks: list[FeedForwardBloc
     bias = config.boolean("attention_bias", False)
     # attn_output_gate is true in every published config, as the reference class always has the gate.
     gated = config.boolean("attn_output_gate", True)
-    # The gate's function (sigmoid or swish) costs the same.
-    config.has("output_gate_type")
+    config.off("use_sliding_window")
+    # The gate's function (sigmoid or swish) costs the same; dense models keep an empty list of dense layers.
+    config.settled("output_gate_type", "mlp_only_layers", "sliding_window", "max_window_layers")
     full = parts.grouped_query_attention(
         config,
         default_head_dim=256,

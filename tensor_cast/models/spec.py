@@ -71,7 +71,8 @@ class ModelSpec:
         """
         if not 1 <= count <= len(self.layers):
             raise ModelingError(
-                f"--num-hidden-layers-override {count} is not between 1 and {len(self.layers)}, the layers of {self.name}."
+                f"--num-hidden-layers-override {count} is not between 1 and {len(self.layers)}, "
+                f"the layers of {self.name}."
             )
         return replace(self, layers=self.layers[:count])
 
@@ -83,7 +84,7 @@ class ModelSpec:
         """
         if self.checkpoint is None:
             raise ModelingError(
-                f"--quantize-linear-action CHECKPOINT needs a quantization_config, which the config of {self.name} has not: "
-                "name a scheme, or DISABLED."
+                "--quantize-linear-action CHECKPOINT needs a quantization_config, which the config of "
+                f"{self.name} has not: name a scheme, or DISABLED."
             )
         return replace(self, layers=self.checkpoint.quantized(self.layers))

@@ -1,4 +1,4 @@
-"""StepFun Step-3.5 and 3.7: a full layer, then three windowed ones; a gate on each head; experts beside a shared one."""
+"""StepFun Step-3.5 and 3.7: a full layer, then three windowed ones; a gate on each head; a shared expert."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ def step3(config: Config, name: str) -> ModelSpec:
     )
     mlp = FeedForward(hidden, config.integer("intermediate_size"))
     sparse = _sparse_layers(config, count, drafting)
-    for settled in (
+    config.settled(
         "swiglu_limits",
         "swiglu_limits_shared",
         "n_shared_experts",
         "use_moe_router_bias",
         "moe_router_scaling_factor",
         "partial_rotary_factors",
-    ):
-        config.has(settled)
+    )
     layers = tuple(
         DecoderLayer(hidden, near if kind == parts.SLIDING else full, moe if index in sparse else mlp)
         for index, kind in enumerate(kinds)

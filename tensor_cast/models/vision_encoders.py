@@ -76,7 +76,7 @@ def qwen2_5_vl(config: Config, text_hidden: int) -> Described:
 
 
 def qwen3_vl(config: Config, text_hidden: int) -> Described:
-    """Qwen3-VL and Qwen3.5: learned positions, and mergers of deeper layers whose output joins the first text layers."""
+    """Qwen3-VL and Qwen3.5: learned positions, and mergers of deeper layers whose output joins early text layers."""
     hidden, heads = config.integer("hidden_size"), config.integer("num_heads")
     merge, out = config.integer("spatial_merge_size", 2), config.integer("out_hidden_size", text_hidden)
     joined = hidden * merge**2
@@ -171,6 +171,7 @@ def gemma3(config: Config, text_hidden: int) -> Described:
 
 def gemma4(config: Config, text_hidden: int) -> Described:
     """Gemma 4: norms around both blocks and on heads, a gated MLP, patches pooled 3 x 3."""
+    config.off("attention_bias")
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     if config.integer("num_key_value_heads", heads) != heads:
         config.fail("num_key_value_heads", f"{heads}, as many as attention heads")
@@ -226,6 +227,13 @@ def llama4(config: Config, text_hidden: int) -> Described:
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     patches = (config.integer("image_size") // config.integer("patch_size")) ** 2 + 1
     middle = config.integer("projector_input_dim")
+    config.settled(
+        "pixel_shuffle_ratio",
+        "multi_modal_projector_bias",
+        "vision_feature_layer",
+        "vision_feature_select_strategy",
+        "projector_dropout",
+    )
     out = config.integer("projector_output_dim")
     encoder = VisionEncoder(
         hidden=hidden,

@@ -60,8 +60,7 @@ def multimodal(
         if tied is not None:
             # The class that owns the head is the wrapper's, so its word counts.
             inner.values = {**inner.values, "tie_word_embeddings": tied}
-    for key in (*SETTLED, *INHERITED):
-        config.has(key)
+    config.settled(*SETTLED, *INHERITED)
     spec = language_model(inner, name)
     if nested:
         spec = replace(spec, ignored_keys=(*config.ignored(), *(f"text_config.{key}" for key in spec.ignored_keys)))
