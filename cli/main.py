@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import sys
@@ -67,8 +68,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The reader is gone (`| head`): the flush at exit must not fail again. 128 + SIGPIPE, as other programs exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_stdout()
         return 141
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        # Files of the user are written elsewhere, with a sentence of their own: it is stdout that is full.
+        _abandon_stdout()
+        print(f"{_error_label()} Cannot write to stdout: no space left on device.", file=sys.stderr)
+        return 1
     return status
 
 
@@ -118,6 +126,10 @@ def _with_flags(message: str, flags: dict[str, str]) -> str:
     """
     names = "|".join(sorted((name for name in flags if "_" in name), key=len, reverse=True))
     return re.sub(rf"(?<![^\s(])({names})(?![^\s,:;)])", lambda match: flags[match[1]], message) if names else message
+
+
+def _abandon_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _error_label() -> str:

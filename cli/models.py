@@ -36,7 +36,8 @@ def add_parser(subparsers: Subparsers) -> None:
         epilog=_EXAMPLES,
     )
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
-    commands = parser.add_subparsers(dest="models_command", metavar="show")
+    commands = parser.add_subparsers(dest="models_command", metavar="{list,show}")
+    commands.add_parser("list", help="the models of the catalog, as without a command")
     details = commands.add_parser(
         "show",
         help="parameters, weights, KV cache and FLOPs of one model, with their derivation",

@@ -50,8 +50,10 @@ def _strategies(spec: ModelSpec, device: DeviceProfile, world_size: int) -> Iter
         if not spec.has_experts:
             yield sizes
             continue
-        for ep in reversed(_divisors(world_size, world_size)):
-            yield {**sizes, "ep_size": ep}
+        yield {**sizes, "ep_size": world_size}
+        for ep in reversed(_divisors(world_size, world_size // 2)):
+            # Replicas rather than slices of experts: the group stays as small as the experts divide into.
+            yield {**sizes, "ep_size": ep, "moe_tp_size": 1}
 
 
 def _divisors(number: int, limit: int) -> list[int]:
@@ -121,7 +123,7 @@ def what_would_fit(
     """Changes after which a request of one point fits, the gentlest first, at most ``limit``.
 
     Tried are fewer queries, 8-bit weights where the device has a rate for them, more devices (twice, four times ...
-    up to the interconnect: by tensor parallelism, else by data and expert parallelism), and the last two together.
+    up to the interconnect), and the last two together.
     """
     request = _Request(spec, device, workload, deployment, reserved_bytes)
     found: list[Remedy] = []
@@ -171,19 +173,19 @@ def _fewer_queries(request: _Request) -> Remedy | None:
 
 
 def _more_devices(request: _Request, changes: dict[str, int | str]) -> Remedy | None:
+    """The fewest devices that suffice: all of them in the tensor-parallel group, else as is recommended for so many."""
     parallel = request.deployment.parallelism(has_experts=request.spec.has_experts)
     factor = 2
-    while parallel.world * factor <= request.device.interconnect.device_count:
-        world = parallel.world * factor
+    while (world := parallel.world * factor) <= request.device.interconnect.device_count:
         by_tensor: dict[str, int | str] = {"world_size": world, "tp_size": parallel.tp * factor}
-        by_data: dict[str, int | str] = {"world_size": world, "tp_size": parallel.tp, "dp_size": parallel.dp * factor}
-        if parallel.ep > 1:
-            by_tensor["ep_size"] = parallel.ep * factor
-        if request.spec.has_experts:
-            by_data["ep_size"] = parallel.stage * factor
         if parallel.dp > 1:
             by_tensor["dp_size"] = parallel.dp
-        for sizes in (by_tensor, by_data) if request.spec.has_experts else (by_tensor,):
+        if parallel.ep > 1:
+            by_tensor["ep_size"] = parallel.ep * factor
+        recommended: dict[str, int | str] = dict(recommend_strategy(request.spec, request.device, world))
+        if parallel.pp > 1:
+            recommended["pp_size"] = 1
+        for sizes in (by_tensor, recommended):
             if remedy := request.try_changes({**changes, **sizes}):
                 return remedy
         factor *= 2

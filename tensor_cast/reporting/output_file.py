@@ -14,9 +14,14 @@ def check_writable(path: Path, flag: str) -> None:
     Raises:
         ModelingError: ``path`` is a directory, or its own directory does not exist.
     """
-    if path.is_dir():
+    try:
+        is_directory, has_directory = path.is_dir(), path.parent.is_dir()
+    except OSError:
+        # A name that is too long, for one: writing will say so.
+        return
+    if is_directory:
         raise ModelingError(f"{flag} {path} is a directory; give a file.")
-    if not path.parent.is_dir():
+    if not has_directory:
         raise ModelingError(f"{flag} {path}: there is no directory {path.parent}; create it first.")
 
 

@@ -1,0 +1,57 @@
+"""Values of flags, and how errors name flags."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.main import main
+from cli.parser import CommandParser, UsageError, choice, number, whole_number
+
+
+@given(st.integers(min_value=1, max_value=10**12))
+def test_whole_numbers_are_read(value: int) -> None:
+    assert whole_number(1)(str(value)) == value
+
+
+@given(st.text().filter(lambda text: not text.strip().lstrip("+-").isdecimal()))
+def test_nothing_else_is(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="must be a whole number"):
+        whole_number(0)(text)
+
+
+def test_numbers_have_bounds() -> None:
+    assert number(0.0, 1.0)("0.25") == 0.25
+    assert number(0.0, 1.0, inclusive=True)("1") == 1.0
+    for text in ("1", "-0.1", "nan", "inf", "half"):
+        with pytest.raises(argparse.ArgumentTypeError, match="at least 0 and less than 1"):
+            number(0.0, 1.0)(text)
+
+
+def test_choices_in_any_case() -> None:
+    assert choice(("W8A8_DYNAMIC", "FP8"))("w8a8-dynamic") == "W8A8_DYNAMIC"
+    with pytest.raises(argparse.ArgumentTypeError, match=r"got 'W8A8'\. Did you mean W8A8_DYNAMIC"):
+        choice(("W8A8_DYNAMIC", "FP8"))("W8A8")
+
+
+def test_an_error_starts_with_the_flag() -> None:
+    parser = CommandParser(prog="program")
+    parser.add_argument("--size", "--length", type=whole_number(1))
+    with pytest.raises(UsageError, match=r"^--size must be a whole number of at least 1, got '0'\. `program --help`"):
+        parser.parse_args(["--size", "0"])
+    with pytest.raises(UsageError, match=r"^there is no argument --siz\. Did you mean --size\?"):
+        parser.refuse(["--siz", "3"])
+
+
+def test_the_help_is_printed_and_nothing_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ((), ("--help",), ("text-generate", "--help"), ("models", "show", "--help"), ("devices", "--help")):
+        assert main(words) == 0
+        assert capsys.readouterr().out.startswith("usage: msmodeling")
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("msmodeling ")
