@@ -121,7 +121,7 @@ class VideoDeployment:
         """Format of quantised attention, ``None`` for ``dtype``."""
         return attention_dtype(self.quantize_attention)
 
-    def parallelism(self, *, use_cfg: bool) -> VideoParallelism:
+    def parallelism(self, *, use_cfg: bool, heads: int) -> VideoParallelism:
         """Concrete sizes; a Ulysses size left out takes what CFG parallelism leaves.
 
         Raises:
@@ -131,9 +131,7 @@ class VideoDeployment:
         if self.cfg_parallel and not use_cfg:
             raise ModelingError("--cfg-parallel splits the two forwards of --use-cfg: give both, or neither.")
         if world > 1 and self.ulysses_size is None and not self.cfg_parallel:
-            raise ModelingError(
-                f"A world size of {world} needs a strategy. Recommended: {_recommended(world, use_cfg)}."
-            )
+            raise ModelingError(f"A world size of {world} needs a strategy. {_recommended(world, use_cfg, heads)}")
         cfg = 2 if self.cfg_parallel else 1
         if world % cfg:
             raise ModelingError(f"--cfg-parallel needs an even --world-size, got {world}.")
@@ -142,12 +140,17 @@ class VideoDeployment:
             groups = " x 2 groups of --cfg-parallel" if self.cfg_parallel else ""
             raise ModelingError(
                 f"--ulysses-size {ulysses}{groups} is {ulysses * cfg} ranks, but --world-size is {world}. "
-                f"Recommended: {_recommended(world, use_cfg)}."
+                f"{_recommended(world, use_cfg, heads)}"
             )
         return VideoParallelism(world, ulysses, cfg)
 
 
-def _recommended(world: int, use_cfg: bool) -> str:
+def _recommended(world: int, use_cfg: bool, heads: int) -> str:
+    """A sentence with the strategy that suits ``world`` ranks, CFG parallelism first: its exchange is the smaller."""
+    options = [(world, "")]
     if use_cfg and world % 2 == 0:
-        return f"--ulysses-size {world // 2} --cfg-parallel"
-    return f"--ulysses-size {world}"
+        options.insert(0, (world // 2, " --cfg-parallel"))
+    for ulysses, flag in options:
+        if heads % ulysses == 0:
+            return f"Recommended: --ulysses-size {ulysses}{flag}."
+    return f"No Ulysses size for {world} ranks divides the {heads} attention heads: choose another world size."

@@ -1,0 +1,193 @@
+"""The runs of each stage of a generation, timed: text encoders, denoisers and solver, autoencoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tensor_cast.deployment import RankGroup
+from tensor_cast.devices.profile import DeviceProfile
+from tensor_cast.graph import Graph
+from tensor_cast.layers.dit import DenoiserBuild
+from tensor_cast.models.diffusion.counts import denoiser_graph, matrix_flops, vae_graph, weight_bytes
+from tensor_cast.models.diffusion.denoiser import CacheMode, Denoiser, Latent
+from tensor_cast.models.diffusion.pipeline import Pipeline
+from tensor_cast.models.diffusion.schedule import ForwardKind, forward_kinds, high_noise_steps
+from tensor_cast.models.diffusion.vae import Vae
+from tensor_cast.ops import total_bytes
+from tensor_cast.pricing import collectives, price
+from tensor_cast.quantity import Quantity
+from tensor_cast.video_deployment import VideoDeployment, VideoParallelism
+from tensor_cast.video_estimate import Run, Stage
+from tensor_cast.video_workload import VideoWorkload
+
+# Multistep solvers (UniPC of second order, its corrector included) combine about this many tensors of the latent.
+SOLVER_FLOPS = 12.0
+GUIDANCE_FLOPS = 3.0
+
+
+@dataclass(frozen=True)
+class Denoising:
+    """Runs of the denoising stage, weights of each denoiser and what the step cache keeps."""
+
+    runs: tuple[Run, ...]
+    weights: dict[str, Quantity]
+    cache_bytes: Quantity
+
+
+def text_runs(
+    pipeline: Pipeline, workload: VideoWorkload, deployment: VideoDeployment, device: DeviceProfile
+) -> list[Run]:
+    """Each text encoder once, over all prompts."""
+    prompts = workload.batch_size * workload.prompts
+    return [
+        _run(
+            "text",
+            name,
+            encoder.graph(prompts, workload.seq_len, dtype=deployment.dtype, fused=deployment.compile),
+            1.0,
+            device,
+        )
+        for name, encoder in pipeline.text_encoders
+    ]
+
+
+def denoise_runs(
+    pipeline: Pipeline,
+    workload: VideoWorkload,
+    deployment: VideoDeployment,
+    parallel: VideoParallelism,
+    device: DeviceProfile,
+) -> Denoising:
+    """Runs of all denoisers and of the solver."""
+    forwards = workload.prompts // parallel.cfg
+    request = pipeline.denoiser_input(workload)
+    timed: dict[tuple[Denoiser, CacheMode], Run] = {}
+    runs: list[Run] = []
+    weights: dict[str, Quantity] = {}
+    cache_bytes: Quantity = 0.0
+    for name, denoiser, first, last in _shares_of_steps(pipeline, workload):
+        for kind in forward_kinds(first, last, deployment.dit_cache):
+            happens = bool(np.any(np.greater(kind.steps, 0.0)))
+            if not happens and kind.cache.mode != "none":
+                continue
+            key = (denoiser, kind.cache.mode)
+            if key not in timed:
+                graph = denoiser_graph(
+                    denoiser,
+                    replace(request, cache=kind.cache),
+                    batch=workload.batch_size,
+                    ranks=parallel.ulysses,
+                    deployment=deployment,
+                )
+                timed[key] = _run("denoise", name, graph, 1.0, device)
+                cache_bytes = np.maximum(cache_bytes, _kept_bytes(graph) * forwards)
+            weights.setdefault(name, timed[key].weight_bytes)
+            if happens:
+                runs.append(replace(timed[key], name=_forward_name(name, kind), repeats=kind.steps * forwards))
+    solver = _solver_graph(pipeline, workload, deployment, parallel)
+    runs.append(_run("denoise", "solver", solver, workload.sample_step, device))
+    return Denoising(tuple(runs), weights, cache_bytes)
+
+
+def _shares_of_steps(pipeline: Pipeline, workload: VideoWorkload) -> list[tuple[str, Denoiser, Quantity, Quantity]]:
+    """Each denoiser with the steps that it runs: the first, and the one after the last."""
+    steps = workload.sample_step
+    if pipeline.boundary_ratio is None:
+        return [(*pipeline.denoisers[0], 0.0, steps)]
+    shift = workload.flow_shift or pipeline.flow_shift or 1.0
+    middle = high_noise_steps(steps, pipeline.boundary_ratio, shift)
+    first, second = pipeline.denoisers
+    return [(*first, 0.0, middle), (*second, middle, steps)]
+
+
+def _forward_name(name: str, kind: ForwardKind) -> str:
+    return name if kind.cache.mode == "none" else f"{name} ({kind.cache.mode} cache)"
+
+
+def _kept_bytes(graph: Graph) -> Quantity:
+    return total_bytes(t for _, node in graph.nodes() for t in node.op.outputs if t.role == "cache")
+
+
+def _solver_graph(
+    pipeline: Pipeline, workload: VideoWorkload, deployment: VideoDeployment, parallel: VideoParallelism
+) -> Graph:
+    """What ends a step: both predictions meet, guidance combines them, the solver moves the latent."""
+    latent, graph = pipeline.latent(workload), Graph()
+    b = DenoiserBuild(graph=graph, dtype=deployment.dtype, deployment=deployment, batch=workload.batch_size)
+    positions = workload.batch_size * latent.frames * latent.height * latent.width
+    width = pipeline.denoiser.out_channels
+    with graph.block("solver"):
+        prediction = b.activation(positions, width)
+        if workload.use_cfg:
+            group = RankGroup(parallel.cfg, parallel.ulysses)
+            both = b.communicate("all_gather", "guidance", prediction, group, (2.0 * positions, width))
+            other = both.view(positions, width) if parallel.cfg > 1 else b.activation(positions, width)
+            guided = b.activation(positions, width)
+            own = both.view(positions, width)
+            b.elementwise("guidance", "guidance", (own, other), (guided,), flops_per_element=GUIDANCE_FLOPS)
+            prediction = guided
+        history = [b.activation(positions, width, dtype="float32") for _ in range(3)]
+        b.elementwise(
+            "solver_step", "solver", (prediction, *history[:2]), (history[2],), flops_per_element=SOLVER_FLOPS
+        )
+    return graph
+
+
+def vae_runs(
+    pipeline: Pipeline, workload: VideoWorkload, deployment: VideoDeployment, device: DeviceProfile
+) -> list[Run]:
+    """Encoding of given images, where the pipeline takes any, and decoding of the result."""
+    vae = pipeline.vae
+    if vae is None:
+        return []
+    latent = pipeline.latent(workload)
+    passes: list[tuple[bool, Latent, float]] = [(True, latent, 1.0)]
+    if pipeline.encodes_video:
+        passes.insert(0, (False, latent, 1.0))
+    if pipeline.references:
+        passes.insert(0, (False, pipeline.reference_latent(workload), float(workload.reference_images or 1)))
+    return [
+        run
+        for decode, size, count in passes
+        for run in _passes(vae, size, count, workload, deployment, device, decode=decode)
+    ]
+
+
+def _passes(
+    vae: Vae,
+    latent: Latent,
+    count: float,
+    workload: VideoWorkload,
+    deployment: VideoDeployment,
+    device: DeviceProfile,
+    *,
+    decode: bool,
+) -> list[Run]:
+    tiling = vae.tiling if deployment.vae_tiling else None
+    runs = []
+    for one in vae.passes(latent) if tiling is None else tiling.passes(latent):
+        if not np.any(np.greater(one.count, 0.0)):
+            continue
+        graph = vae_graph(
+            vae, one, decode=decode, batch=workload.batch_size, dtype=deployment.dtype, fused=deployment.compile
+        )
+        name = f"vae.{'decode' if decode else 'encode'}"
+        name = f"{name} (tile)" if tiling is not None else name if one.first else f"{name} (next frames)"
+        runs.append(_run("vae", name, graph, one.count * count, device))
+    return runs
+
+
+def _run(stage: Stage, name: str, graph: Graph, repeats: Quantity, device: DeviceProfile) -> Run:
+    kernels = [replace(kernel, block=f"{name}: {kernel.block}") for kernel in price(graph, device)]
+    return Run(
+        kernels=tuple(kernels),
+        stage=stage,
+        name=name,
+        repeats=repeats,
+        collectives=tuple(collectives(graph, device)),
+        peak_bytes=graph.peak_activation_bytes(),
+        matrix_flops=matrix_flops(graph),
+        weight_bytes=weight_bytes(graph),
+    )
