@@ -41,6 +41,11 @@ class Estimate(TimedKernels):
         return self.tokens / self.total_time_s / self.parallel.world
 
     @property
+    def encoder_time_s(self) -> Quantity:
+        """Seconds of ``total_time_s`` that a vision encoder takes, its projector included."""
+        return sum((k.total_s for k in self.kernels if k.block.startswith("vision")), start=0.0)
+
+    @property
     def ttft_s(self) -> Quantity | None:
         """Time to first token, without queueing; ``None`` for a decode."""
         return None if self.workload.decode else self.total_time_s

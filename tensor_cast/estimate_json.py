@@ -39,11 +39,13 @@ def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
         "ttft_s": _optional(estimate.ttft_s),
         "tpot_s": _optional(estimate.tpot_s),
         "overlapped_s": plain(estimate.overlapped_s),
+        "encoder_time_s": plain(estimate.encoder_time_s),
         "categories": {name: plain(seconds) for name, seconds in estimate.categories.items()},
         "ops": [op_to_dict(op) for op in estimate.ops],
         "collectives": [collective_to_dict(collective) for collective in estimate.collectives],
         "memory": {
             "weights_bytes": plain(memory.weights_bytes),
+            "encoder_weights_bytes": plain(memory.encoder_weights_bytes),
             "kv_cache_bytes": plain(memory.kv_cache_bytes),
             "state_bytes": plain(memory.state_bytes),
             "activation_bytes": plain(memory.activation_bytes),

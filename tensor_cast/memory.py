@@ -141,6 +141,8 @@ def _stage_cache(
     kinds = [(layer, sum(index in layers for index in indices)) for layer, indices in spec.layer_kinds().items()]
     if last and spec.mtp_layer is not None and workload.num_mtp_tokens:
         kinds.append((spec.mtp_layer, min(spec.mtp_modules, workload.num_mtp_tokens)))
+    if last and spec.draft is not None and workload.num_draft_tokens:
+        kinds.extend((layer, len(indices)) for layer, indices in spec.draft.layer_kinds().items())
     kv: Quantity = 0.0
     state: Quantity = 0.0
     for layer, count in kinds:

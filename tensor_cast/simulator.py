@@ -11,6 +11,7 @@ from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.estimate import Estimate
 from tensor_cast.memory import text_memory
 from tensor_cast.models.decoder import DecoderStep, build
+from tensor_cast.models.images import with_image_tokens
 from tensor_cast.models.parameters import count_parameters
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.ops import Op
@@ -43,6 +44,7 @@ def simulate(
     """
     deployment = deployment or Deployment()
     spec = _spec(model)
+    workload = with_image_tokens(spec, workload)
     profile = device_profile(device)
     check_world(profile, deployment.world_size)
     step = build(spec, workload, deployment)
@@ -104,7 +106,7 @@ def _warnings(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -
         messages.append(
             f"Config keys that the family {spec.family} does not know, ignored: {', '.join(spec.ignored_keys)}."
         )
-    if workload.num_mtp_tokens and not workload.mtp_acceptance_rate:
+    if workload.drafted_tokens and not workload.mtp_acceptance_rate and workload.acceptance_length is None:
         messages.append(
             "No acceptance rate is given for the drafted tokens: one token a query is counted each step, a lower bound."
         )

@@ -24,6 +24,9 @@ class TextWorkload:
         num_mtp_tokens: tokens that the model's multi-token-prediction layers draft in a step.
         mtp_acceptance_rate: probability that a drafted token is accepted, given that all before it were; one rate, or
             one for each drafted token.
+        num_draft_tokens: tokens that a draft model drafts in a step, instead of the model's own layers.
+        acceptance_length: tokens that a speculative step yields a sequence, the model's own included, where that was
+            measured; ``None``: it follows from ``mtp_acceptance_rate``.
         image_batch_size: images of each query, which a prefill encodes; their tokens come on top of ``query_length``.
         image_height, image_width: their size in pixels, before the model's own resizing.
         image_tokens: tokens that the images have already added to ``query_length``; ``None``: not yet, the model's rule
@@ -40,6 +43,8 @@ class TextWorkload:
     prefix_cache_hit_rate: float = 0.0
     num_mtp_tokens: int = 0
     mtp_acceptance_rate: tuple[float, ...] = ()
+    num_draft_tokens: int = 0
+    acceptance_length: float | None = None
     image_batch_size: int = 0
     image_height: int | None = None
     image_width: int | None = None
@@ -69,16 +74,42 @@ class TextWorkload:
         if self.num_mtp_tokens and not self.decode:
             raise ModelingError("num_mtp_tokens belongs to a decode step: a prefill drafts nothing.")
         self._check_images()
+        self._check_drafts()
         rates = self.mtp_acceptance_rate
         if any(not 0.0 <= rate <= 1.0 for rate in rates):
             raise ModelingError(f"mtp_acceptance_rate must lie between 0 and 1, got {list(rates)}.")
-        if rates and not self.num_mtp_tokens:
+        if rates and not self.drafted_tokens:
             raise ModelingError("mtp_acceptance_rate is given, but num_mtp_tokens is 0: nothing is drafted.")
-        if rates and len(rates) not in (1, self.num_mtp_tokens):
+        if rates and len(rates) not in (1, self.drafted_tokens):
             raise ModelingError(
-                f"mtp_acceptance_rate has {len(rates)} values for {self.num_mtp_tokens} drafted tokens: "
+                f"mtp_acceptance_rate has {len(rates)} values for {self.drafted_tokens} drafted tokens: "
                 "give one rate, or one a token."
             )
+
+    def _check_drafts(self) -> None:
+        if self.num_draft_tokens < 0:
+            raise ModelingError(f"num_draft_tokens must be at least 0, got {self.num_draft_tokens}.")
+        if self.num_draft_tokens and not self.decode:
+            raise ModelingError("num_draft_tokens belongs to a decode step: a prefill drafts nothing.")
+        if self.num_draft_tokens and self.num_mtp_tokens:
+            raise ModelingError("Tokens are drafted by MTP layers (num_mtp_tokens) or a draft model, not by both.")
+        length = self.acceptance_length
+        if length is None:
+            return
+        if not self.drafted_tokens:
+            raise ModelingError("acceptance_length needs drafted tokens: num_mtp_tokens or num_draft_tokens.")
+        if self.mtp_acceptance_rate:
+            raise ModelingError("Give acceptance_length or mtp_acceptance_rate, not both: one follows from the other.")
+        if not 1.0 <= length <= self.drafted_tokens + 1:
+            raise ModelingError(
+                f"acceptance_length must lie between 1 and {self.drafted_tokens + 1}, the drafted tokens and the model's "
+                f"own, got {length:g}."
+            )
+
+    @property
+    def drafted_tokens(self) -> int:
+        """Tokens drafted in a step, by whichever way."""
+        return self.num_mtp_tokens or self.num_draft_tokens
 
     def _check_images(self) -> None:
         for name, minimum in (("image_batch_size", 0), ("image_height", 1), ("image_width", 1)):
@@ -119,11 +150,13 @@ class TextWorkload:
         arXiv 2211.17192, equation 1, with a rate a position). Without acceptance rates one token is counted, which is
         the lower bound. A decode without drafting yields its ``query_length``.
         """
-        if not self.decode or not self.num_mtp_tokens:
+        if not self.decode or not self.drafted_tokens:
             return self.query_length
+        if self.acceptance_length is not None:
+            return float(self.acceptance_length)
         if not self.mtp_acceptance_rate:
             return 1.0
         rates = self.mtp_acceptance_rate
         if len(rates) == 1:
-            rates = rates * self.num_mtp_tokens
+            rates = rates * self.drafted_tokens
         return 1.0 + float(np.cumprod(rates).sum())

@@ -155,8 +155,8 @@ class GatedDeltaNet:
     """Gated delta rule (Qwen3-Next, Qwen3.5) or, with ``decay`` a channel, Kimi Delta Attention (arXiv 2510.26692).
 
     ``key_heads`` query and key heads of ``key_dim`` serve ``value_heads`` value heads of ``value_dim``, each with a
-    state of key_dim x value_dim. A convolution of ``kernel`` taps runs over queries, keys and values. KDA projects its decay
-    and, unless ``full_rank_gate``, its output gate through ``key_dim`` channels.
+    state of key_dim x value_dim. A convolution of ``kernel`` taps runs over queries, keys and values. KDA projects its
+    decay and, unless ``full_rank_gate``, its output gate through ``key_dim`` channels.
     """
 
     hidden: int

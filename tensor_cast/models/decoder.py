@@ -66,7 +66,7 @@ def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> De
     with b.graph.block("embedding"):
         x = residual = _embed(spec, b)
     for layer, indices in spec.layer_kinds().items():
-        name = f"layers.{indices[0]}" if len(indices) == 1 else f"layers.{indices[0]}-{indices[-1]}"
+        name = block_name(indices)
         with b.graph.block(name, count=len(indices), layers=indices), b.scope(name):
             x, residual = layer.forward(b, x, residual)
     if parallel.pp > 1:
@@ -80,7 +80,45 @@ def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> De
         spec.vocabulary.logits(b, x)
     if workload.num_mtp_tokens:
         _draft(spec, b, x, workload.num_mtp_tokens)
+    if workload.num_draft_tokens:
+        _draft_model(spec, b, workload.num_draft_tokens)
     return DecoderStep(b.graph, parallel, dtype, queries, micro_batches, idle)
+
+
+def block_name(indices: tuple[int, ...]) -> str:
+    """What the block of these layers is called: its first and last layer."""
+    return f"layers.{indices[0]}" if len(indices) == 1 else f"layers.{indices[0]}-{indices[-1]}"
+
+
+def _draft_model(spec: ModelSpec, b: Build, drafts: int) -> None:
+    """Speculative decoding with a smaller model (Leviathan et al., arXiv 2211.17192): ``drafts`` decode steps of it, one
+    token each, on the same ranks. Its weights are shared by all steps.
+    """
+    if spec.draft is None:
+        raise ModelingError(f"num_draft_tokens {drafts} needs a draft model beside {spec.name} (--draft-model).")
+    draft = spec.draft
+    step = replace(
+        b,
+        dtype=b.deployment.dtype or draft.dtype,
+        query_length=1.0,
+        cached_length=b.cached_length + b.query_length,
+        _weights={},
+        _quantized={},
+    )
+    if b.deployment.uses_checkpoint and draft.checkpoint is not None:
+        draft = draft.as_checkpoint()
+        step.schemes = step_schemes(draft, b.deployment)
+    with b.graph.block("draft.embedding", count=drafts, weight_copies=1):
+        x = residual = _embed(draft, step)
+    for layer, indices in draft.layer_kinds().items():
+        name, count = f"draft.{block_name(indices)}", len(indices)
+        with b.graph.block(name, count=drafts * count, weight_copies=count), step.scope(name):
+            x, residual = layer.forward(step, x, residual)
+    with b.graph.block("draft.head", count=drafts, weight_copies=1), step.scope("draft.head"):
+        x = _final_norm(draft, step, x, residual, "final_norm")
+        if step.sequence_parallel:
+            x = step.communicate("all_gather", "lm_head", x, step.tp_group, (step.tokens, draft.hidden))
+        draft.vocabulary.logits(step, x)
 
 
 def step_schemes(spec: ModelSpec, deployment: Deployment) -> ModuleSchemes:

@@ -26,7 +26,7 @@ class SmartResize:
         """Patches and tokens of an image of ``height`` x ``width`` pixels."""
         if max(height, width) > 200 * min(height, width):
             raise ModelingError(
-                f"An image of {height} x {width} is over 200 times as long as broad, which the model's processor refuses."
+                f"An image of {height} x {width} is over 200 times as long as broad: the model's processor refuses it."
             )
         unit = self.patch * self.merge
         # Python's round, as in the source: halves go to the even neighbour.
