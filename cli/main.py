@@ -40,8 +40,13 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "text-generate": Command("cli.inference.text_generate", "time and memory of a language model's prefill or decode"),
+    "video-generate": Command("cli.inference.video_generate", "time and memory of generating a video"),
+    "image-generate": Command("cli.inference.image_generate", "time and memory of generating an image"),
     "models": Command("cli.models", "list the known models, or show what follows from one's config"),
     "devices": Command("cli.devices", "list the devices, or show every figure of one with its source"),
+    "evaluate": Command("cli.evaluate", "run a simulation on the record and write its report"),
+    "compare": Command("cli.compare", "compare recorded evaluations"),
+    "explain": Command("cli.explain", "explain the difference between a measured profile and an evaluation"),
     "perf-db": Command("cli.perf_db", "look into a performance database"),
 }
 

@@ -15,7 +15,7 @@ from tensor_cast.models.diffusion.denoiser import CacheMode, Denoiser, Latent
 from tensor_cast.models.diffusion.pipeline import Pipeline
 from tensor_cast.models.diffusion.schedule import ForwardKind, forward_kinds, high_noise_steps
 from tensor_cast.models.diffusion.vae import Vae
-from tensor_cast.ops import total_bytes
+from tensor_cast.ops import Op, total_bytes
 from tensor_cast.pricing import collectives, price
 from tensor_cast.quantity import Quantity
 from tensor_cast.video_deployment import VideoDeployment, VideoParallelism
@@ -180,7 +180,10 @@ def _passes(
 
 
 def _run(stage: Stage, name: str, graph: Graph, repeats: Quantity, device: DeviceProfile) -> Run:
-    kernels = [replace(kernel, block=f"{name}: {kernel.block}") for kernel in price(graph, device)]
+    kernels = [
+        replace(kernel, block=f"{name}: {kernel.block}", op=replace(kernel.op, part=_reported_part(stage, kernel.op)))
+        for kernel in price(graph, device)
+    ]
     return Run(
         kernels=tuple(kernels),
         stage=stage,
@@ -191,3 +194,14 @@ def _run(stage: Stage, name: str, graph: Graph, repeats: Quantity, device: Devic
         matrix_flops=matrix_flops(graph),
         weight_bytes=weight_bytes(graph),
     )
+
+
+def _reported_part(stage: Stage, op: Op) -> str:
+    """The part of the model in reports: other stages than denoising are named, the VAE by level, not by layer."""
+    match stage:
+        case "denoise":
+            return op.part
+        case "text":
+            return f"text.{op.part}"
+        case "vae":
+            return f"vae.{'.'.join(op.part.split('.')[:2])}"

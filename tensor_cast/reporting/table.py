@@ -16,6 +16,7 @@ from tensor_cast.performance_model.roofline import BOUNDS
 from tensor_cast.quantity import Quantity
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
 from tensor_cast.reporting.units import byte_size, column_unit, count, duration, plural
+from tensor_cast.timed_kernels import TimedKernels
 
 GB, GIB = 1e9, 2.0**30
 BOUND_COLUMNS = tuple(bound for bound in BOUNDS if bound != "wait")
@@ -77,8 +78,8 @@ def configuration(estimate: Estimate) -> Facts:
         ("parallel", _parallel(estimate)),
         ("quantised", _quantised(estimate)),
         ("kernels", "fused as by a serving engine's graph mode" if deployment.compile else "eager, not fused"),
-        ("device", _device(estimate.device, estimate)),
-        ("links", _links(estimate.device)),
+        ("device", device_line(estimate.device, estimate)),
+        ("links", links_line(estimate.device)),
     ]
     return Facts("Configuration", tuple((name, value) for name, value in rows if value))
 
@@ -133,13 +134,15 @@ def _quantised(estimate: Estimate) -> str:
     return f"{text}, output head {head}, attention {deployment.quantize_attention}"
 
 
-def _device(device: DeviceProfile, estimate: Estimate) -> str:
+def device_line(device: DeviceProfile, estimate: TimedKernels) -> str:
+    """The device with the rates that ``estimate`` uses."""
     dtypes = dict.fromkeys(k.op.matrix_dtype for k in estimate.kernels if np.any(np.greater(k.op.matrix_flops, 0.0)))
     rates = ", ".join(f"{device.matrix_flops[d] / 1e12:,.4g} {d} TFLOP/s" for d in dtypes if d in device.matrix_flops)
     return f"{device.name}: {rates}, {device.memory_bandwidth / GB:,.4g} GB/s, {device.memory_bytes / GIB:,.4g} GiB"
 
 
-def _links(device: DeviceProfile) -> str:
+def links_line(device: DeviceProfile) -> str:
+    """The levels of a device's interconnect."""
     levels = [level for level in device.interconnect.levels if level.size > 1]
     return " x ".join(
         f"{level.size} {level.name} ({level.topology.replace('_', ' ')}, {level.bandwidth / GB:,.4g} GB/s)"
@@ -147,7 +150,7 @@ def _links(device: DeviceProfile) -> str:
     )
 
 
-def kernels(estimate: Estimate, rows: Sequence[OpEstimate], *, shapes: bool = False) -> Table:
+def kernels(estimate: TimedKernels, rows: Sequence[OpEstimate], *, shapes: bool = False) -> Table:
     """A row a kernel name and part, the longest first."""
     total_unit = column_unit([float(op.total_s) for op in rows])
     average_unit = column_unit([float(op.average_s) for op in rows])
@@ -192,7 +195,7 @@ def kernels(estimate: Estimate, rows: Sequence[OpEstimate], *, shapes: bool = Fa
     )  # fmt: skip
 
 
-def _overlap_note(estimate: Estimate) -> str:
+def _overlap_note(estimate: TimedKernels) -> str:
     hidden = float(estimate.overlapped_s)
     return f"{duration(hidden)} of it run hidden on a second stream." if hidden > 0.0 else ""
 
@@ -223,7 +226,7 @@ def bounds(rows: Sequence[OpEstimate]) -> Table:
     )
 
 
-def categories(estimate: Estimate) -> Table:
+def categories(estimate: TimedKernels) -> Table:
     """Seconds by category."""
     found = {name: float(seconds) for name, seconds in estimate.categories.items()}
     unit = column_unit(list(found.values()))

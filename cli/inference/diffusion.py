@@ -1,0 +1,396 @@
+"""What ``video-generate`` and ``image-generate`` share: flags, checks, and where the answer goes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli import arguments as shared
+from cli.parser import CommandParser, UsageError, choice, number, whole_number
+from tensor_cast.dtypes import ACTIVATION_DTYPES, ALIASES
+from tensor_cast.quantization import ATTENTION_DTYPES, LINEAR_SCHEMES
+from tensor_cast.video_deployment import ATTENTION_BACKENDS
+
+if TYPE_CHECKING:
+    from tensor_cast.models.diffusion.pipeline import Pipeline
+    from tensor_cast.video_advice import VideoRemedy
+    from tensor_cast.video_deployment import DitCache, VideoDeployment
+    from tensor_cast.video_estimate import VideoEstimate
+    from tensor_cast.video_workload import VideoWorkload
+
+_log = logging.getLogger("msmodeling")
+_RESOLUTION = re.compile(r"(\d{1,6})\s*[xX*]\s*(\d{1,6})")
+_RANGE = re.compile(r"(\d{1,6})\s*[,:-]\s*(\d{1,6})")
+STAGES = ("denoise", "text", "vae")
+
+
+def add_arguments(parser: CommandParser, *, video: bool) -> None:
+    """All flags, in groups."""
+    _add_model_arguments(parser)
+    shared.add_device_arguments(parser)
+    _add_workload_arguments(parser, video=video)
+    _add_quantization_arguments(parser)
+    _add_parallel_arguments(parser)
+    _add_attention_arguments(parser)
+    _add_cache_arguments(parser)
+    parser.add_argument_group("kernels").add_argument(
+        "--compile", action="store_true", help="fuse kernels as a serving engine's graph mode does (default: eager)"
+    )
+    shared.add_output_arguments(parser)
+
+
+def _add_model_arguments(parser: CommandParser) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="id or short name in the catalog (`msmodeling models`), diffusers directory, or id on a hub",
+    )
+    group.add_argument("--model-id", metavar="MODEL", help="the same as MODEL")
+    group.add_argument(
+        "--remote-source",
+        type=choice(("huggingface", "modelscope")),
+        default="huggingface",
+        metavar="{huggingface,modelscope}",
+        help="hub for ids that are not in the catalog; only config files are fetched (default: huggingface)",
+    )
+    group.add_argument(
+        "--offload-inactive-expert",
+        action="store_true",
+        help="of two denoisers keep only the running one on the device (default: both stay)",
+    )
+    group.add_argument(
+        "--no-vae-tiling",
+        action="store_true",
+        help="run the VAE on the whole video at once where it usually works in tiles (HunyuanVideo, CogVideoX)",
+    )
+
+
+def _add_workload_arguments(parser: CommandParser, *, video: bool) -> None:
+    group = parser.add_argument_group("workload")
+    size = whole_number(1)
+    group.add_argument("--height", type=size, metavar="PIXELS", help="height of the output")
+    group.add_argument("--width", type=size, metavar="PIXELS", help="width of the output")
+    group.add_argument(
+        "--resolution", metavar="HEIGHTxWIDTH", help="both at once, such as 480x832, instead of --height and --width"
+    )
+    if video:
+        group.add_argument("--frame-num", type=size, metavar="N", help="frames of the output")
+    else:
+        group.add_argument(
+            "--reference-images",
+            type=size,
+            metavar="N",
+            help="images that an editing model is given (default: 1 where it takes any)",
+        )
+    group.add_argument("--batch-size", type=size, default=1, metavar="N", help="samples at once (default: 1)")
+    group.add_argument("--seq-len", type=size, default=64, metavar="N", help="text tokens a prompt (default: 64)")
+    group.add_argument("--sample-step", type=size, default=28, metavar="N", help="denoising steps (default: 28)")
+    group.add_argument(
+        "--use-cfg", action="store_true", help="classifier-free guidance: a second forward a step (default: one)"
+    )
+    group.add_argument(
+        "--flow-shift",
+        type=number(1e-6),
+        metavar="SHIFT",
+        help="shift of the noise schedule, which shares out steps between two denoisers (default: the pipeline's)",
+    )
+    group.add_argument(
+        "--stages",
+        nargs="+",
+        type=choice(STAGES),
+        default=list(STAGES),
+        metavar="STAGE",
+        help=f"what is priced, of {', '.join(STAGES)}; denoise always is (default: all)",
+    )
+
+
+def _add_quantization_arguments(parser: CommandParser) -> None:
+    group = parser.add_argument_group("quantisation")
+    group.add_argument(
+        "--quantize-linear-action",
+        type=choice(LINEAR_SCHEMES),
+        metavar="SCHEME",
+        help=f"linear layers of transformer blocks: {shared.LINEAR_CHOICES}",
+    )
+    group.add_argument(
+        "--quantize-attention-action",
+        type=choice(ATTENTION_DTYPES),
+        default="DISABLED",
+        metavar="SCHEME",
+        help=f"both products of attention: {shared.ATTENTION_CHOICES} (default: DISABLED)",
+    )
+    group.add_argument(
+        "--mxfp4-group-size", type=whole_number(1), default=32, metavar="N", help="weights a scale (default: 32)"
+    )
+    group.add_argument(
+        "--dtype",
+        type=choice((*ACTIVATION_DTYPES, *(alias for alias, name in ALIASES.items() if name in ACTIVATION_DTYPES))),
+        default="bfloat16",
+        metavar="DTYPE",
+        help=f"hidden states and unquantised weights: {', '.join(ACTIVATION_DTYPES)} (default: bfloat16)",
+    )
+
+
+def _add_parallel_arguments(parser: CommandParser) -> None:
+    group = parser.add_argument_group("parallelism", "Ulysses size x 2 with --cfg-parallel makes the world size.")
+    size = whole_number(1)
+    group.add_argument(
+        "--world-size", "--num-devices", type=size, default=1, metavar="N", help="devices in all (default: 1)"
+    )
+    group.add_argument(
+        "--ulysses-size",
+        type=size,
+        metavar="N",
+        help="ranks that share out tokens, and heads inside attention: an all-to-all before and after it",
+    )
+    group.add_argument(
+        "--cfg-parallel",
+        action="store_true",
+        help="the two forwards of --use-cfg on two groups of ranks, which meet once a step",
+    )
+
+
+def _add_attention_arguments(parser: CommandParser) -> None:
+    group = parser.add_argument_group("attention")
+    group.add_argument(
+        "--attention-backend",
+        type=choice(ATTENTION_BACKENDS),
+        default=ATTENTION_BACKENDS[0],
+        metavar="NAME",
+        help=f"{', '.join(ATTENTION_BACKENDS)} (default: {ATTENTION_BACKENDS[0]})",
+    )
+    group.add_argument(
+        "--attention-block-size", type=whole_number(1), default=128, metavar="N", help="keys a block (default: 128)"
+    )
+    group.add_argument(
+        "--attention-sparsity",
+        type=number(0.0, 1.0),
+        default=0.0,
+        metavar="SHARE",
+        help="share of blocks that block_sparse_attention skips, from 0 to below 1 (default: 0)",
+    )
+
+
+def _add_cache_arguments(parser: CommandParser) -> None:
+    group = parser.add_argument_group("step cache")
+    group.add_argument(
+        "--dit-cache", action="store_true", help="reuse what transformer blocks added in an earlier step"
+    )
+    group.add_argument(
+        "--cache-step-range",
+        metavar="FIRST,END",
+        help="steps that may reuse, the first included and the last not (default: all)",
+    )
+    group.add_argument(
+        "--cache-step-interval",
+        type=whole_number(2),
+        metavar="N",
+        help="of these steps every N-th computes all blocks (default: 2)",
+    )
+    group.add_argument(
+        "--cache-block-range",
+        metavar="FIRST,END",
+        help="blocks that are reused, the first included and the last not (default: all)",
+    )
+
+
+def run(arguments: argparse.Namespace, *, video: bool) -> int:
+    """Estimate what the flags describe and print it.
+
+    Raises:
+        ModelingError: something is missing or wrong, or a result file cannot be written.
+    """
+    logging.basicConfig(level=arguments.log_level, format="%(levelname)s %(message)s", stream=sys.stderr, force=True)
+    _read_resolution(arguments)
+    _require(arguments, video=video)
+    _check_outputs(arguments)
+    from tensor_cast.models.diffusion.reader import load_pipeline
+    from tensor_cast.video_simulator import simulate_video
+
+    device = shared.device_profile(arguments)
+    name = shared.model_name(arguments)
+    assert name is not None
+    pipeline = load_pipeline(name, remote_source=arguments.remote_source)
+    _log.info("model %s, from %s", pipeline.name, pipeline.origin)
+    if pipeline.makes_video != video:
+        other = "video-generate" if pipeline.makes_video else "image-generate"
+        made = "videos" if pipeline.makes_video else "images"
+        raise UsageError(f"{pipeline.name} makes {made}: use `msmodeling {other}`.")
+    estimate = simulate_video(
+        pipeline,
+        device=device,
+        workload=_workload(arguments, video=video),
+        deployment=_deployment(arguments, pipeline),
+        stages=arguments.stages,
+        reserved_bytes=arguments.reserved_memory_gb * shared.GB,
+    )
+    remedies: tuple[VideoRemedy, ...] = ()
+    if not estimate.fits:
+        from tensor_cast.video_advice import what_would_fit
+
+        remedies = what_would_fit(estimate)
+    _write(arguments, estimate, remedies)
+    return 0
+
+
+def _read_resolution(arguments: argparse.Namespace) -> None:
+    """Take ``--resolution`` apart."""
+    if arguments.resolution is None:
+        return
+    if arguments.height is not None or arguments.width is not None:
+        raise UsageError("--resolution is given beside --height or --width: keep one of the two ways.")
+    match = _RESOLUTION.fullmatch(arguments.resolution.strip())
+    if match is None or not (int(match[1]) and int(match[2])):
+        raise UsageError(f"--resolution must be HEIGHTxWIDTH, such as 480x832, got {arguments.resolution!r:.40}.")
+    arguments.height, arguments.width = int(match[1]), int(match[2])
+
+
+def _require(arguments: argparse.Namespace, *, video: bool) -> None:
+    """Name all that is missing at once, with what could be given."""
+    missing: list[tuple[str, str]] = []
+    if shared.model_name(arguments) is None:
+        missing.append(("MODEL", f"a diffusers directory, a hub's id, or one of {', '.join(_known(video=video))}"))
+    if arguments.device is None:
+        from tensor_cast.devices.registry import DeviceRegistry
+
+        missing.append(("--device", f"one of {', '.join(DeviceRegistry(arguments.device_files))}"))
+    if arguments.height is None:
+        missing.append(("--height", "of the output in pixels (or both sides as --resolution 480x832)"))
+    if arguments.width is None:
+        missing.append(("--width", "of the output in pixels"))
+    if video and arguments.frame_num is None:
+        missing.append(("--frame-num", "frames of the output, such as 81"))
+    if arguments.quantize_linear_action is None:
+        missing.append(("--quantize-linear-action", f"one of {shared.LINEAR_CHOICES}"))
+    if missing:
+        names = ", ".join(name for name, _ in missing)
+        width = max(len(name) for name, _ in missing)
+        lines = [f"  {name.ljust(width)}  {text}" for name, text in missing]
+        raise UsageError("\n".join([f"Missing and without a default: {names}.", *lines]))
+
+
+def _known(*, video: bool) -> list[str]:
+    """Catalog ids of the pipelines that this command takes."""
+    from tensor_cast.models.catalog import catalog_ids, find
+    from tensor_cast.models.diffusion.reader import DENOISERS, VIDEO_CLASSES
+
+    names = []
+    for model_id in catalog_ids():
+        entry = find(model_id)
+        found = entry.pipeline["transformer"]["_class_name"] if entry is not None and entry.pipeline else None
+        if found in DENOISERS and (found in VIDEO_CLASSES) == video:
+            names.append(model_id)
+    return names
+
+
+def _check_outputs(arguments: argparse.Namespace) -> None:
+    from tensor_cast.reporting.output_file import check_writable
+
+    for flag, path in (("--json", arguments.json), ("--chrome-trace-file", arguments.chrome_trace_file)):
+        if path is not None and (flag, str(path)) != ("--json", "-"):
+            check_writable(path, flag)
+
+
+def _workload(arguments: argparse.Namespace, *, video: bool) -> VideoWorkload:
+    from tensor_cast.video_workload import VideoWorkload
+
+    own: dict[str, Any] = (
+        {"frame_num": arguments.frame_num} if video else {"reference_images": arguments.reference_images}
+    )
+    return VideoWorkload(
+        height=arguments.height,
+        width=arguments.width,
+        sample_step=arguments.sample_step,
+        batch_size=arguments.batch_size,
+        seq_len=arguments.seq_len,
+        use_cfg=arguments.use_cfg,
+        flow_shift=arguments.flow_shift,
+        **own,
+    )
+
+
+def _deployment(arguments: argparse.Namespace, pipeline: Pipeline) -> VideoDeployment:
+    from tensor_cast.video_deployment import VideoDeployment
+
+    return VideoDeployment(
+        world_size=arguments.world_size,
+        ulysses_size=arguments.ulysses_size,
+        cfg_parallel=arguments.cfg_parallel,
+        quantize_linear=arguments.quantize_linear_action,
+        quantize_attention=arguments.quantize_attention_action,
+        mxfp4_group_size=arguments.mxfp4_group_size,
+        attention_backend=arguments.attention_backend,
+        attention_block_size=arguments.attention_block_size,
+        attention_sparsity=arguments.attention_sparsity,
+        dit_cache=_cache(arguments, pipeline),
+        dtype=arguments.dtype,
+        compile=arguments.compile,
+        offload_inactive_expert=arguments.offload_inactive_expert,
+        vae_tiling=not arguments.no_vae_tiling,
+    )
+
+
+def _cache(arguments: argparse.Namespace, pipeline: Pipeline) -> DitCache | None:
+    given = [
+        flag
+        for flag in ("cache_step_range", "cache_step_interval", "cache_block_range")
+        if getattr(arguments, flag) is not None
+    ]
+    if not arguments.dit_cache:
+        if given:
+            raise UsageError(f"--{given[0].replace('_', '-')} belongs to --dit-cache: give it too.")
+        return None
+    from tensor_cast.video_deployment import DitCache
+
+    return DitCache(
+        step_range=_range(arguments.cache_step_range, "--cache-step-range", arguments.sample_step),
+        step_interval=arguments.cache_step_interval or 2,
+        block_range=_range(arguments.cache_block_range, "--cache-block-range", pipeline.denoiser.blocks),
+    )
+
+
+def _range(text: str | None, flag: str, whole: int) -> tuple[int, int]:
+    if text is None:
+        return (0, whole)
+    match = _RANGE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{flag} must be FIRST,END, such as 4,24, got {text!r:.40}.")
+    return (int(match[1]), int(match[2]))
+
+
+def _write(arguments: argparse.Namespace, estimate: VideoEstimate, remedies: tuple[VideoRemedy, ...]) -> None:
+    """Files first: when one cannot be written, nothing has been printed that looks like success."""
+    from tensor_cast.reporting.output_file import write_whole
+
+    trace: Path | None = arguments.chrome_trace_file
+    if trace is not None:
+        from tensor_cast.reporting.trace import chrome_trace
+
+        title = f"{estimate.pipeline.name} on {estimate.device.name}: one run of each kind"
+        write_whole(trace, chrome_trace(estimate.one_of_each(), title=title))
+    if arguments.json is not None:
+        would_fit = [{"changes": remedy.changes, "used_bytes": remedy.used_bytes} for remedy in remedies]
+        document = {**estimate.to_dict(), "would_fit": would_fit}
+        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        if str(arguments.json) == "-":
+            sys.stdout.write(text)
+            return
+        write_whole(arguments.json, text)
+    from cli.console import show
+    from tensor_cast.reporting.video_table import report
+
+    show(
+        report(
+            estimate,
+            remedies=remedies,
+            input_shapes=arguments.dump_input_shapes,
+            op_bounds=arguments.dump_op_bound_results,
+        )
+    )

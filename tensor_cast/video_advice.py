@@ -1,0 +1,67 @@
+"""What would make a generation fit, each suggestion checked by simulating it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tensor_cast.errors import ModelingError
+from tensor_cast.video_deployment import VideoDeployment
+from tensor_cast.video_estimate import VideoEstimate
+from tensor_cast.video_simulator import simulate_video
+
+MAX_RANKS = 8
+_EIGHT_BIT_SCHEMES = (("int8", "W8A8_DYNAMIC"), ("fp8", "FP8"))
+
+
+@dataclass(frozen=True)
+class VideoRemedy:
+    """A change of the deployment after which it fits, as it is typed, and the bytes that a device then needs."""
+
+    flags: str
+    changes: dict[str, Any]
+    used_bytes: float
+
+
+def what_would_fit(estimate: VideoEstimate) -> tuple[VideoRemedy, ...]:
+    """Changes of the deployment of one point that make it fit."""
+    remedies = []
+    for flags, changes in _candidates(estimate):
+        deployment = replace(estimate.deployment, **changes)
+        used = _used_bytes(estimate, deployment)
+        if used is not None:
+            remedies.append(VideoRemedy(flags, changes, used))
+    return tuple(remedies)
+
+
+def _candidates(estimate: VideoEstimate) -> Iterator[tuple[str, dict[str, Any]]]:
+    deployment, device = estimate.deployment, estimate.device
+    if len(estimate.pipeline.denoisers) > 1 and not deployment.offload_inactive_expert:
+        yield "--offload-inactive-expert", {"offload_inactive_expert": True}
+    if not deployment.block_scheme.quantizes_weight:
+        for dtype, scheme in _EIGHT_BIT_SCHEMES:
+            if dtype in device.matrix_flops:
+                yield f"--quantize-linear-action {scheme}", {"quantize_linear": scheme}
+                break
+    ulysses = estimate.parallel.ulysses * 2
+    while ulysses <= MAX_RANKS:
+        world = ulysses * estimate.parallel.cfg
+        yield f"--world-size {world} --ulysses-size {ulysses}", {"world_size": world, "ulysses_size": ulysses}
+        ulysses *= 2
+
+
+def _used_bytes(estimate: VideoEstimate, deployment: VideoDeployment) -> float | None:
+    """Memory with another deployment, if that is possible and fits."""
+    try:
+        changed = simulate_video(
+            estimate.pipeline,
+            device=estimate.device,
+            workload=estimate.workload,
+            deployment=deployment,
+            stages=estimate.stages,
+            reserved_bytes=estimate.memory.reserved_bytes,
+        )
+    except ModelingError:
+        return None
+    return float(changed.memory.used_bytes) if bool(changed.fits) else None
