@@ -18,6 +18,11 @@ STEP = 64
 SHORTEST_SPLIT = 512
 
 
+def _wave_s(cost: KernelCost, cores: int) -> float:
+    """Cost of a wave; none where the cores are unknown (one), so that waves cannot be counted."""
+    return cost.wave_s if cores > 1 else 0.0
+
+
 def matmul_time(op: MatMul | GroupedMatMul, cost: KernelCost, rate: float, cores: int) -> Quantity:
     """Seconds that ``cores`` matrix cores of ``rate`` FLOP/s together need for the output tiles of ``op``.
 
@@ -48,7 +53,7 @@ def _waves_time(
     depth = k / splits
     waves = np.ceil(tiles / cores)
     tile_s = rows * (2.0 * tile[1] * cores / rate) * depth
-    return waves * (tile_s + cost.wave_s) + depth * (cost.step_s / STEP)
+    return waves * (tile_s + _wave_s(cost, cores)) + depth * (cost.step_s / STEP)
 
 
 def attention_time(op: Attention, cost: KernelCost, rate: float, cores: int) -> Quantity:
@@ -68,4 +73,5 @@ def attention_time(op: Attention, cost: KernelCost, rate: float, cores: int) -> 
     depth = keys * np.minimum(blocks / cores, 1.0) if op.decode else keys
     waves = np.maximum(blocks / cores, 1.0)
     block_s = rows * (2.0 * (op.qk_dim + op.v_dim) * cores / rate) * depth
-    return waves * (block_s + cost.wave_s + depth * (cost.step_s / STEP))
+    step_s = cost.step_s if cores > 1 else 0.0
+    return waves * (block_s + _wave_s(cost, cores) + depth * (step_s / STEP))
