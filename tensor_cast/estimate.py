@@ -29,6 +29,7 @@ class Estimate(TimedKernels):
     collectives: tuple[CollectiveEstimate, ...]
     memory: MemoryEstimate
     warnings: tuple[str, ...] = ()
+    performance_model: str = "analytic"
 
     @property
     def tokens(self) -> Quantity:

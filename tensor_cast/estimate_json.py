@@ -41,6 +41,8 @@ def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
         "overlapped_s": plain(estimate.overlapped_s),
         "encoder_time_s": plain(estimate.encoder_time_s),
         "categories": {name: plain(seconds) for name, seconds in estimate.categories.items()},
+        "performance_model": estimate.performance_model,
+        "sources_s": {name: plain(seconds) for name, seconds in estimate.sources_s.items()},
         "ops": [op_to_dict(op) for op in estimate.ops],
         "collectives": [collective_to_dict(collective) for collective in estimate.collectives],
         "memory": {
@@ -70,6 +72,7 @@ def op_to_dict(op: OpEstimate) -> dict[str, Any]:
         "share": plain(op.share),
         "bound": op.bound_name,
         "source": op.source,
+        "expected_error": None if np.isnan(op.expected_error).any() else plain(op.expected_error),
         "flops": plain(op.flops),
         "bytes": plain(op.bytes),
         "parts_s": {name: plain(seconds) for name, seconds in op.parts_s.items()},

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tensor_cast.devices.profile import DeviceProfile
-from tensor_cast.errors import ModelingError
+from tensor_cast.errors import ModelingError, did_you_mean
 from tensor_cast.graph import Block, Graph, Node
 from tensor_cast.ops import Collective, Overlapped
-from tensor_cast.performance_model.analytic import analytic_time
 from tensor_cast.performance_model.collectives import outermost_link
+from tensor_cast.performance_model.timing import Timer, analytic_timer
 from tensor_cast.timed_kernels import CollectiveEstimate, KernelEstimate
+
+PERFORMANCE_MODELS = ("analytic", "profiling")
+"""Where kernel times come from: the roofline and its corrections, or measured rows."""
 
 
 def device_profile(device: str | DeviceProfile) -> DeviceProfile:
@@ -31,33 +36,62 @@ def check_world(device: DeviceProfile, world_size: int) -> None:
         )
 
 
-def price(graph: Graph, device: DeviceProfile) -> list[KernelEstimate]:
-    """Every kernel of ``graph``, timed."""
-    return [_price(block, node, device) for block, node in graph.nodes()]
+def performance_timer(
+    device: DeviceProfile, model: str = "analytic", database: str | Path | None = None, *, interpolate: bool = True
+) -> Timer:
+    """The performance model called ``model`` of ``device``.
+
+    Args:
+        device: what is timed.
+        model: one of ``PERFORMANCE_MODELS``: ``profiling`` takes measured times and falls back to the analytic ones.
+        database: directory of measured times; by default the one of the device that comes with the package.
+        interpolate: whether measured times also answer for sizes near the measured ones.
+
+    Raises:
+        ModelingError: there is no such model, or no such database.
+    """
+    if model not in PERFORMANCE_MODELS:
+        raise ModelingError(
+            f"Unknown performance_model {model!r}: one of {', '.join(PERFORMANCE_MODELS)}."
+            f"{did_you_mean(model, PERFORMANCE_MODELS)}"
+        )
+    if model == "analytic":
+        if database is not None:
+            raise ModelingError("A profiling database is given, but performance_model is analytic: make it profiling.")
+        return analytic_timer(device)
+    from tensor_cast.performance_model.empirical import EmpiricalTimer
+
+    return EmpiricalTimer(device, None if database is None else Path(database), interpolate=interpolate)
 
 
-def _price(block: Block, node: Node, device: DeviceProfile) -> KernelEstimate:
+def price(graph: Graph, device: DeviceProfile, timer: Timer | None = None) -> list[KernelEstimate]:
+    """Every kernel of ``graph``, timed; by the analytic model of ``device`` unless another is given."""
+    timer = timer or analytic_timer(device)
+    return [_price(block, node, timer) for block, node in graph.nodes()]
+
+
+def _price(block: Block, node: Node, timer: Timer) -> KernelEstimate:
     return KernelEstimate(
         op=node.op,
         block=block.name,
         count=block.count,
         stream=node.stream,
         section=node.section,
-        time=analytic_time(node.op, device),
-        source="analytic",
+        timing=timer(node.op),
         layers=block.layers,
     )
 
 
-def collectives(graph: Graph, device: DeviceProfile) -> list[CollectiveEstimate]:
-    """Every collective of ``graph``, those inside fused kernels too."""
+def collectives(graph: Graph, device: DeviceProfile, timer: Timer | None = None) -> list[CollectiveEstimate]:
+    """Every collective of ``graph``, those inside fused kernels too; timed as by ``price``."""
+    timer = timer or analytic_timer(device)
     found = []
     for block, node in graph.nodes():
         parts = node.op.collectives if isinstance(node.op, Overlapped) else (node.op,)
         for op in parts:
             if isinstance(op, Collective):
                 link = outermost_link(device, op)
-                seconds = analytic_time(op, device).total_s
+                seconds = timer(op).time.total_s
                 hidden = isinstance(node.op, Overlapped)
                 found.append(
                     CollectiveEstimate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from tensor_cast.models.parameters import count_parameters
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.ops import Op
 from tensor_cast.performance_model.roofline import KernelTime
-from tensor_cast.pricing import check_world, collectives, device_profile, price
+from tensor_cast.performance_model.timing import Timing
+from tensor_cast.pricing import check_world, collectives, device_profile, performance_timer, price
 from tensor_cast.quantity import Quantity
 from tensor_cast.timed_kernels import KernelEstimate
 from tensor_cast.workload import TextWorkload
@@ -29,6 +31,9 @@ def simulate(
     workload: TextWorkload,
     deployment: Deployment | None = None,
     reserved_bytes: float = 0.0,
+    performance_model: str = "analytic",
+    database: str | Path | None = None,
+    interpolate: bool = True,
 ) -> Estimate:
     """Time and memory of one step.
 
@@ -38,6 +43,10 @@ def simulate(
         workload: the batch; its quantities may be arrays, and then so are all figures of the estimate.
         deployment: parallel sizes and quantisation; by default one device, unquantised.
         reserved_bytes: memory that something else keeps on each device.
+        performance_model: where kernel times come from: ``analytic``, or ``profiling`` for measured times where a
+            database has them.
+        database: directory of measured times; by default the one of the device that comes with the package.
+        interpolate: whether measured times also answer for sizes near the measured ones.
 
     Raises:
         ModelingError: the request has no answer; the message says why.
@@ -48,7 +57,8 @@ def simulate(
     profile = device_profile(device)
     check_world(profile, deployment.world_size)
     step = build(spec, workload, deployment)
-    kernels = price(step.graph, profile)
+    timer = performance_timer(profile, performance_model, database, interpolate=interpolate)
+    kernels = price(step.graph, profile, timer)
     pipeline_wait = _pipeline_wait(step, workload, kernels)
     if pipeline_wait is not None:
         kernels.append(pipeline_wait)
@@ -63,9 +73,10 @@ def simulate(
         parameters_total=parameters.total,
         parameters_active=parameters.active,
         kernels=tuple(kernels),
-        collectives=tuple(collectives(step.graph, profile)),
+        collectives=tuple(collectives(step.graph, profile, timer)),
         memory=text_memory(spec, step, workload, deployment, profile, reserved_bytes=reserved_bytes),
         warnings=tuple(_warnings(spec, workload, deployment)),
+        performance_model=performance_model,
     )
 
 
@@ -90,7 +101,7 @@ def _pipeline_wait(
     wait = (step.micro_batches - 1.0) * path / step.parallel.pp
     op = Op(name="pipeline_wait", part="pipeline", inputs=(), outputs=())
     time = KernelTime(0.0, 0.0, 0.0, 0.0, 0.0, wait)
-    return KernelEstimate(op=op, block="pipeline", count=1, stream=0, section=None, time=time, source="analytic")
+    return KernelEstimate(op=op, block="pipeline", count=1, stream=0, section=None, timing=Timing(time))
 
 
 def _warnings(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> list[str]:

@@ -11,12 +11,13 @@ import numpy as np
 
 from tensor_cast.ops import CATEGORIES, Category, Op, Tensor
 from tensor_cast.performance_model.roofline import BOUNDS, KernelTime
+from tensor_cast.performance_model.timing import SOURCES, Source, Timing, source_names
 from tensor_cast.quantity import Quantity
 
 
 @dataclass(frozen=True, eq=False)
 class KernelEstimate:
-    """One kernel of one block: launched ``count`` times, ``time`` each.
+    """One kernel of one block: launched ``count`` times, each as ``timing`` says.
 
     ``layers`` are the indices of the decoder layers that the block stands for; empty for what is not a layer.
     """
@@ -26,9 +27,18 @@ class KernelEstimate:
     count: Quantity
     stream: int
     section: int | None
-    time: KernelTime
-    source: str
+    timing: Timing
     layers: tuple[int, ...] = ()
+
+    @property
+    def time(self) -> KernelTime:
+        """Seconds of one launch and their parts."""
+        return self.timing.time
+
+    @property
+    def source(self) -> str:
+        """Where the time comes from."""
+        return self.timing.source
 
     @property
     def category(self) -> Category:
@@ -45,7 +55,8 @@ class KernelEstimate:
 class OpEstimate:
     """A row of the report: all launches of one kernel name in one part of the model.
 
-    ``op`` is the first of them; in ``Estimate.ops_by_shape`` its tensors have the shapes of all.
+    ``op`` is the first of them; in ``Estimate.ops_by_shape`` its tensors have the shapes of all. ``expected_error`` is
+    relative, the mean of all launches by their time; NaN where nothing is known of it.
     """
 
     name: str
@@ -60,6 +71,7 @@ class OpEstimate:
     bytes: Quantity
     parts_s: dict[str, Quantity]
     op: Op
+    expected_error: Quantity
 
     @property
     def average_s(self) -> Quantity:
@@ -126,6 +138,16 @@ class TimedKernels:
         return totals
 
     @cached_property
+    def sources_s(self) -> dict[Source, Quantity]:
+        """Seconds of all kernels by where their times come from; their sum counts overlapped kernels too."""
+        return {
+            source: sum(
+                (np.where(np.equal(k.timing.codes, code), k.total_s, 0.0) for k in self.kernels), start=np.zeros(())
+            )
+            for code, source in enumerate(SOURCES)
+        }
+
+    @cached_property
     def ops(self) -> tuple[OpEstimate, ...]:
         """Kernels by name and part of the model, in order of first launch."""
         return self._rows(lambda op: (op.name, op.part))
@@ -144,7 +166,8 @@ class TimedKernels:
     def _row(self, kernels: list[KernelEstimate]) -> OpEstimate:
         total: Quantity = sum((kernel.total_s for kernel in kernels), start=0.0)
         parts = {bound: sum((getattr(k.time, f"{bound}_s") * k.count for k in kernels), start=0.0) for bound in BOUNDS}
-        sources = dict.fromkeys(kernel.source for kernel in kernels)
+        codes = np.concatenate([np.unique(kernel.timing.codes) for kernel in kernels])
+        errors: Quantity = sum((kernel.timing.expected_error * kernel.total_s for kernel in kernels), start=0.0)
         return OpEstimate(
             name=kernels[0].op.name,
             part=kernels[0].op.part,
@@ -153,11 +176,12 @@ class TimedKernels:
             total_s=total,
             share=total / self.total_time_s,
             bound=np.argmax(np.stack(np.broadcast_arrays(*parts.values())), axis=0),
-            source=" + ".join(sources),
+            source=source_names(codes),
             flops=sum(((k.op.matrix_flops + k.op.vector_flops) * k.count for k in kernels), start=0.0),
             bytes=sum((k.op.bytes * k.count for k in kernels), start=0.0),
             parts_s=parts,
             op=kernels[0].op,
+            expected_error=errors / total,
         )
 
 
