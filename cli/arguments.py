@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from cli.parser import CommandParser, UsageError, choice, number, whole_number
-from tensor_cast.deployment import Deployment
+from tensor_cast.deployment import CHECKPOINT, Deployment
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.dtypes import ACTIVATION_DTYPES, ALIASES
 from tensor_cast.errors import did_you_mean
 from tensor_cast.quantization import ATTENTION_DTYPES, LINEAR_SCHEMES
 
 GB = 1e9
+LINEAR_ACTIONS = (*LINEAR_SCHEMES, CHECKPOINT)
 LINEAR_CHOICES = ", ".join(LINEAR_SCHEMES)
 ATTENTION_CHOICES = ", ".join(ATTENTION_DTYPES)
 COMPILATION_OPTIONS = (
@@ -111,13 +112,15 @@ def device_profile(arguments: argparse.Namespace) -> DeviceProfile:
 def add_quantization_arguments(parser: CommandParser) -> None:
     """Formats of weights, KV cache and hidden states."""
     group = parser.add_argument_group("quantisation")
-    linear = choice(LINEAR_SCHEMES)
     group.add_argument(
-        "--quantize-linear-action", type=linear, metavar="SCHEME", help=f"linear layers: {LINEAR_CHOICES}"
+        "--quantize-linear-action",
+        type=choice(LINEAR_ACTIONS),
+        metavar="SCHEME",
+        help=f"linear layers: {LINEAR_CHOICES}, or {CHECKPOINT} for what the config's quantization_config says",
     )
     group.add_argument(
         "--quantize-non-expert-linear-action",
-        type=linear,
+        type=choice(LINEAR_SCHEMES),
         metavar="SCHEME",
         help="linear layers other than routed experts, where not as --quantize-linear-action",
     )
@@ -166,6 +169,19 @@ def add_parallel_arguments(parser: CommandParser) -> None:
     )
     group.add_argument(
         "--enable-redundant-experts", action="store_true", help="one spare expert on every expert-parallel rank"
+    )
+    group.add_argument(
+        "--expert-skew",
+        type=number(1.0),
+        default=1.0,
+        metavar="RATIO",
+        help="tokens of the busiest expert-parallel rank over the mean of all (default: 1, balanced routing)",
+    )
+    group.add_argument(
+        "--vision-tp-size",
+        type=size,
+        metavar="N",
+        help="tensor parallelism of the vision encoder (default: 1, ranks share out whole images)",
     )
 
 
@@ -224,6 +240,8 @@ def deployment(arguments: argparse.Namespace) -> Deployment:
         enable_sequence_parallel=arguments.enable_sequence_parallel or "enable_sequence_parallel" in options,
         enable_shared_expert_tp=arguments.enable_shared_expert_tp,
         enable_redundant_experts=arguments.enable_redundant_experts,
+        expert_skew=arguments.expert_skew,
+        vision_tp_size=arguments.vision_tp_size,
         enable_multistream="enable_multistream" in options,
         enable_matmul_allreduce="enable_matmul_allreduce" in options,
         enable_dispatch_ffn_combine="enable_dispatch_ffn_combine" in options,

@@ -55,9 +55,9 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     details.add_argument(
         "--quantize-linear-action",
-        type=choice(LINEAR_SCHEMES),
+        type=choice(shared.LINEAR_ACTIONS),
         metavar="SCHEME",
-        help=f"format of weights: {shared.LINEAR_CHOICES} (default: as the checkpoint has them)",
+        help=f"format of weights: {shared.LINEAR_CHOICES}, or CHECKPOINT (default: as the checkpoint has them)",
     )
     details.add_argument(
         "--quantize-non-expert-linear-action",
@@ -157,10 +157,10 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _formats(arguments: argparse.Namespace, spec: ModelSpec) -> Deployment:
-    from tensor_cast.deployment import Deployment
+    from tensor_cast.deployment import CHECKPOINT, Deployment
 
     return Deployment(
-        quantize_linear=arguments.quantize_linear_action or ("CHECKPOINT" if spec.quantization else "DISABLED"),
+        quantize_linear=arguments.quantize_linear_action or (CHECKPOINT if spec.checkpoint else "DISABLED"),
         quantize_non_expert_linear=arguments.quantize_non_expert_linear_action,
         quantize_attention=arguments.quantize_attention_action,
         dtype=arguments.dtype,

@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,16 @@ def _add_workload_arguments(parser: CommandParser) -> None:
         help="tokens that the model's multi-token-prediction layers draft in a decode step (default: 0)",
     )
     group.add_argument(
+        "--draft-model", metavar="MODEL", help="a smaller model that drafts tokens for a decode step; as MODEL"
+    )
+    group.add_argument(
+        "--num-draft-tokens",
+        type=whole_number(0),
+        default=0,
+        metavar="N",
+        help="tokens that the draft model drafts in a decode step (default: 0)",
+    )
+    group.add_argument(
         "--mtp-acceptance-rate",
         type=number(0.0, 1.0, inclusive=True),
         nargs="+",
@@ -109,6 +120,15 @@ def _add_workload_arguments(parser: CommandParser) -> None:
         metavar="RATE",
         help="probability that a drafted token is accepted if all before it were: one rate, or one a drafted token",
     )
+    group.add_argument(
+        "--image-batch-size",
+        type=whole_number(0),
+        default=0,
+        metavar="N",
+        help="images of each query, whose tokens a prefill computes on top of --query-length (default: 0)",
+    )
+    group.add_argument("--image-height", type=whole_number(1), metavar="PIXELS", help="height of an image as given")
+    group.add_argument("--image-width", type=whole_number(1), metavar="PIXELS", help="width of an image as given")
     group.add_argument(
         "--block-size",
         type=whole_number(1),
@@ -172,7 +192,7 @@ def _require(arguments: argparse.Namespace) -> None:
     if arguments.query_length is None:
         missing.append(("--query-length", "new tokens a sequence: a prefill's prompt, or a decode's 1"))
     if arguments.quantize_linear_action is None:
-        missing.append(("--quantize-linear-action", f"one of {shared.LINEAR_CHOICES}"))
+        missing.append(("--quantize-linear-action", f"one of {', '.join(shared.LINEAR_ACTIONS)}"))
     if missing:
         names = ", ".join(name for name, _ in missing)
         width = max(len(name) for name, _ in missing)
@@ -205,8 +225,13 @@ def _spec(arguments: argparse.Namespace) -> ModelSpec:
     name = shared.model_name(arguments)
     assert name is not None
     spec = load_spec(name, family=arguments.model_family, remote_source=arguments.remote_source)
-    layers = arguments.num_hidden_layers_override
-    return spec if layers is None else spec.with_layers(layers)
+    if arguments.num_hidden_layers_override is not None:
+        spec = spec.with_layers(arguments.num_hidden_layers_override)
+    if arguments.draft_model is None:
+        return spec
+    if not arguments.num_draft_tokens:
+        raise UsageError(f"--draft-model {arguments.draft_model} needs --num-draft-tokens: how many it drafts a step.")
+    return replace(spec, draft=load_spec(arguments.draft_model, remote_source=arguments.remote_source))
 
 
 def _workload(arguments: argparse.Namespace) -> TextWorkload:
@@ -220,6 +245,10 @@ def _workload(arguments: argparse.Namespace) -> TextWorkload:
         prefix_cache_hit_rate=arguments.prefix_cache_hit_rate,
         num_mtp_tokens=arguments.num_mtp_tokens,
         mtp_acceptance_rate=tuple(arguments.mtp_acceptance_rate),
+        num_draft_tokens=arguments.num_draft_tokens,
+        image_batch_size=arguments.image_batch_size,
+        image_height=arguments.image_height,
+        image_width=arguments.image_width,
     )
 
 

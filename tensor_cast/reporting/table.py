@@ -102,8 +102,12 @@ def _workload(estimate: Estimate) -> str:
     if workload.prefix_cache_hit_rate:
         cached = query_length - float(workload.computed_query_length)
         text += f", {cached:,.0f} of each found in the prefix cache"
-    if workload.num_mtp_tokens:
-        text += f", {plural(workload.num_mtp_tokens, 'token')} drafted"
+    if workload.image_batch_size:
+        images = plural(workload.image_batch_size, "image")
+        text += f", {images} of {workload.image_width} x {workload.image_height} pixels in each"
+    if workload.drafted_tokens:
+        drafter = f" by {estimate.model.draft.name}" if estimate.model.draft and workload.num_draft_tokens else ""
+        text += f", {plural(workload.drafted_tokens, 'token')} drafted{drafter}"
         text += f" ({float(workload.tokens_per_sequence):.3g} expected a step)"
     return text
 
@@ -269,6 +273,8 @@ def collectives(found: Sequence[CollectiveEstimate]) -> Table:
 def times(estimate: Estimate) -> Facts:
     """The answer."""
     rows = [("execution time", duration(float(estimate.total_time_s)))]
+    if encoder := float(estimate.encoder_time_s):
+        rows.append(("vision encoder", f"{duration(encoder)} of it"))
     if estimate.ttft_s is not None:
         rows.append(("TTFT", f"{duration(float(estimate.ttft_s))}, without queueing"))
     if estimate.tpot_s is not None:
@@ -292,6 +298,7 @@ def memory(estimate: MemoryEstimate) -> Table:
         "device": estimate.device_bytes,
     }
     rows = [(name, size) for name, size in parts.items() if name != "state" or float(size) > 0.0]
+    encoder = float(estimate.encoder_weights_bytes)
 
     def cells(name: str, size: object) -> tuple[str, ...]:
         value = float(size)  # type: ignore[arg-type]
@@ -307,6 +314,7 @@ def memory(estimate: MemoryEstimate) -> Table:
         ),
         tuple(cells(name, size) for name, size in rows),
         total=cells("available", estimate.available_bytes),
+        note=f"{byte_size(encoder)} of the weights are the vision encoder's." if encoder else "",
     )
 
 
