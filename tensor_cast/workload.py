@@ -102,8 +102,8 @@ class TextWorkload:
             raise ModelingError("Give acceptance_length or mtp_acceptance_rate, not both: one follows from the other.")
         if not 1.0 <= length <= self.drafted_tokens + 1:
             raise ModelingError(
-                f"acceptance_length must lie between 1 and {self.drafted_tokens + 1}, the drafted tokens and the model's "
-                f"own, got {length:g}."
+                f"acceptance_length must lie between 1 and {self.drafted_tokens + 1}, the drafted tokens and one more, "
+                f"got {length:g}."
             )
 
     @property

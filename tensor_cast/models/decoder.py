@@ -91,8 +91,9 @@ def block_name(indices: tuple[int, ...]) -> str:
 
 
 def _draft_model(spec: ModelSpec, b: Build, drafts: int) -> None:
-    """Speculative decoding with a smaller model (Leviathan et al., arXiv 2211.17192): ``drafts`` decode steps of it, one
-    token each, on the same ranks. Its weights are shared by all steps.
+    """Speculative decoding with a smaller model (Leviathan et al., arXiv 2211.17192).
+
+    ``drafts`` decode steps of it, one token each, on the same ranks; all steps share its weights.
     """
     if spec.draft is None:
         raise ModelingError(f"num_draft_tokens {drafts} needs a draft model beside {spec.name} (--draft-model).")

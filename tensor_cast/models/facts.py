@@ -75,6 +75,8 @@ class ModelFacts:
             "tp_size": self.tp,
             "max_position_embeddings": self.spec.max_position_embeddings,
             "parameters": {"total": self.parameters.total, "active": self.parameters.active},
+            "vision_encoder": {"parameters": self.parameters.vision, "in_total": self.parameters.vision_in_total},
+            "checkpoint_quantization": self.spec.quantization,
             "weight_bytes": _whole(self.weight_bytes),
             "weight_bytes_per_rank": _whole(self.weight_bytes_per_rank),
             "kv_cache": {
@@ -155,10 +157,11 @@ def _on_ranks(deployment: Deployment, tp: int) -> Deployment:
 
 
 def _weight_bytes(spec: ModelSpec, deployment: Deployment) -> float:
-    """Bytes of all weights on one rank, a tied one once, drafting layers left out as in the parameters."""
+    """Bytes of all weights on one rank, a vision encoder's included, a tied one once, drafting layers left out."""
     total = 0.0
     seen: dict[Tensor, None] = {}
-    for block in build(spec, ONE_TOKEN, deployment).graph.blocks:
+    step = build(spec, ONE_TOKEN, deployment)
+    for block in (*step.idle, *step.graph.blocks):
         for weight in block.weights():
             if weight not in seen:
                 seen[weight] = None

@@ -1,0 +1,176 @@
+"""A checkpoint's own quantisation: which modules, which format, and the bytes that follow."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensor_cast.deployment import Deployment
+from tensor_cast.errors import ModelingError
+from tensor_cast.models import load_spec
+from tensor_cast.models.checkpoint import MODELOPT_SCHEMES, _matches
+from tensor_cast.models.facts import model_facts
+from tensor_cast.models.families import read_spec
+from tensor_cast.models.spec import ModelSpec
+
+CHECKPOINT = Deployment(quantize_linear="CHECKPOINT")
+# One layer: hidden 256, two heads of 128, MLP 512, vocabulary 1,000. Linear layers have 4 x 256 x 256 + 3 x 256 x 512
+# weights; the rest, in bfloat16, is 2 x 1,000 x 256 of embedding and head, and 3 norms of 256.
+TINY = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 512,
+    "vocab_size": 1000,
+}
+ATTENTION, MLP = 4 * 256 * 256, 3 * 256 * 512
+REST = (2 * 1000 * 256 + 3 * 256) * 2
+# Output channels: queries, keys and values, the output; gate and up, down.
+CHANNELS = 3 * 256 + 256 + 2 * 512 + 256
+
+
+def tiny(quantization: dict[str, object]) -> ModelSpec:
+    return read_spec({**TINY, "quantization_config": quantization}, name="tiny", where="config.json")
+
+
+def weight_bytes(spec: ModelSpec) -> float:
+    return model_facts(spec, deployment=CHECKPOINT).weight_bytes
+
+
+def test_gpt_oss_120b_in_mxfp4() -> None:
+    # 114,661,785,600 weights of experts at 4 bits and one 8-bit scale for 32; the other 2,167,371,072 in bfloat16.
+    assert weight_bytes(load_spec("openai/gpt-oss-120b")) == 114_661_785_600 * 4.25 / 8 + 2_167_371_072 * 2
+    assert weight_bytes(load_spec("openai/gpt-oss-120b")) == 65_248_815_744
+    assert load_spec("openai/gpt-oss-120b").quantization == "W4A16_MXFP4"
+
+
+def test_fp8_blocks() -> None:
+    spec = tiny({"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"})
+    # Blocks of 128 x 128, float32 scales: joint 256 x 768 has 12, the output 4, gate and up 16, down 8.
+    assert weight_bytes(spec) == ATTENTION + MLP + (12 + 4 + 16 + 8) * 4 + REST
+    assert spec.quantization == "FP8 in 128 x 128 blocks"
+    e8m0 = tiny({"quant_method": "fp8", "weight_block_size": [128, 128], "scale_fmt": "ue8m0"})
+    assert weight_bytes(e8m0) == ATTENTION + MLP + 40 + REST
+
+
+def test_fp8_per_tensor_and_modules_left_out() -> None:
+    spec = tiny(
+        {"quant_method": "fp8", "activation_scheme": "static", "modules_to_not_convert": ["model.layers.0.mlp"]}
+    )
+    # A scale of the weight and one of its input, for two products.
+    assert weight_bytes(spec) == ATTENTION + 2 * 2 * 4 + MLP * 2 + REST
+
+
+@pytest.mark.parametrize(
+    ("weights", "activations", "extra"),
+    [
+        # W8A8: an int8 weight, a bfloat16 scale a channel.
+        (
+            {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True},
+            {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True},
+            CHANNELS * 2,
+        ),
+        # FP8 a channel, activations a token.
+        (
+            {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True},
+            {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": True},
+            CHANNELS * 2,
+        ),
+    ],
+)
+def test_compressed_tensors_w8a8(weights: dict[str, object], activations: dict[str, object], extra: int) -> None:
+    group = {"targets": ["Linear"], "weights": weights, "input_activations": activations}
+    config = {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
+    assert weight_bytes(tiny(config)) == ATTENTION + MLP + extra + REST
+
+
+def test_compressed_tensors_int4_groups_with_patterns() -> None:
+    weights = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}
+    group = {"targets": ["Linear"], "weights": weights, "input_activations": None}
+    config = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": group},
+        "ignore": ["lm_head", "re:.*self_attn.*"],
+    }
+    # The MLP alone, half a byte a weight and a bfloat16 scale for 32.
+    assert weight_bytes(tiny(config)) == ATTENTION * 2 + MLP / 2 + MLP / 32 * 2 + REST
+
+
+def test_nvfp4() -> None:
+    spec = tiny({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head", "model.layers.0.self_attn*"]})
+    # Half a byte a weight, an FP8 scale for 16, two float32 scales for each of two products.
+    assert weight_bytes(spec) == ATTENTION * 2 + MLP / 2 + MLP / 16 + 2 * 2 * 4 + REST
+
+
+@pytest.mark.parametrize(("method", "zero_points"), [({"quant_method": "gptq"}, 1), ({"quant_method": "awq"}, 1)])
+def test_int4_with_zero_points(method: dict[str, object], zero_points: int) -> None:
+    spec = tiny({**method, "bits": 4, "group_size": 128})
+    linear = ATTENTION + MLP
+    # 4 + 16 / 128 + 4 / 128 = 4.15625 bits a weight.
+    assert weight_bytes(spec) == linear * 4.15625 / 8 + REST
+    symmetric = tiny({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": False})
+    assert weight_bytes(symmetric) == linear * 4.125 / 8 + REST
+
+
+def test_mixed_precision_by_layer() -> None:
+    layers = {
+        "model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
+        "model.layers.0.mlp.gate_proj": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
+        "lm_head": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
+    }
+    spec = tiny({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers})
+    embedding_and_norms = (1000 * 256 + 3 * 256) * 2
+    head = 1000 * 256 * 4.5 / 8 + 4
+    assert weight_bytes(spec) == (ATTENTION + 2 * 2 * 4) + (MLP * 4.5 / 8 + 2 * 4) + embedding_and_norms + head
+
+
+def test_deepseek_v4_has_fp4_experts_among_fp8_layers() -> None:
+    spec = load_spec("deepseek-ai/DeepSeek-V4-Flash").as_checkpoint()
+    schemes = spec.layers[5].schemes
+    assert schemes is not None
+    assert (schemes.attention.weight_dtype, schemes.experts.weight_dtype) == ("fp8", "fp4")
+    assert schemes.experts.activation_dtype == "fp8"
+
+
+def test_experts_of_gemma_4_are_quantised_and_its_dense_blocks_not() -> None:
+    schemes = load_spec("nvidia/Gemma-4-26B-A4B-NVFP4").as_checkpoint().layers[0].schemes
+    assert schemes is not None
+    assert schemes.experts == MODELOPT_SCHEMES["NVFP4"]
+    assert not schemes.mlp.quantizes_weight
+    assert not schemes.attention.quantizes_weight
+
+
+def test_a_model_without_quantisation_has_no_checkpoint_scheme() -> None:
+    with pytest.raises(ModelingError, match="CHECKPOINT needs a quantization_config, which the config of tiny has not"):
+        model_facts(read_spec(TINY, name="tiny", where="config.json"), deployment=CHECKPOINT)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"quant_method": "bitsandbytes"}, r"quantization_config.quant_method is 'bitsandbytes', expected one of fp8"),
+        ({"quant_method": "fp8", "weight_block_size": [128]}, "weight_block_size is .* expected two equal"),
+        ({"quant_method": "modelopt", "quant_algo": "INT3"}, "quant_algo is 'INT3', expected one of NVFP4"),
+        ({"quant_method": "gptq", "bits": 3}, "bits is 3, expected 4 or 8"),
+        ({"quant_method": "compressed-tensors"}, "config_groups is missing"),
+    ],
+)
+def test_unknown_quantisation_is_refused(config: dict[str, object], message: str) -> None:
+    with pytest.raises(ModelingError, match=message):
+        tiny(config)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "covered"),
+    [
+        ("lm_head", "lm_head", True),
+        ("model.layers.1", "model.layers.1.mlp.up_proj", True),
+        ("model.layers.1", "model.layers.11.mlp.up_proj", False),
+        ("model.layers.1.self_attn*", "model.layers.1.self_attn.q_proj", True),
+        ("model.layers.*.self_attn", "model.layers.7.self_attn.q_proj", True),
+        ("re:.*shared_experts.*", "model.layers.7.mlp.shared_experts.up_proj", True),
+        ("re:.*mlp\\.(gate|up)_proj", "model.layers.7.mlp.experts.0.up_proj", False),
+    ],
+)
+def test_patterns(pattern: str, name: str, covered: bool) -> None:
+    assert _matches(pattern, name) is covered
