@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.perf_db_accuracy import add_accuracy_parser, run_accuracy
+
 if TYPE_CHECKING:
     from tensor_cast.performance_model.profiling_database.coverage import Coverage
     from tensor_cast.performance_model.profiling_database.difference import ChangedRow, KernelDifference
@@ -53,6 +55,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "--limit", type=_limit, default=20, metavar="N", help="changed rows to list (default: %(default)s)"
     )
 
+    add_accuracy_parser(commands)
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the chosen command; returns the exit status.
@@ -60,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ModelingError: a directory or a file in it cannot be read.
     """
+    if arguments.perf_db_command == "accuracy":
+        return run_accuracy(arguments, _print_table)
     if arguments.perf_db_command == "stats":
         return _stats(arguments.directory, arguments.limit)
     if arguments.perf_db_command == "validate":

@@ -1,0 +1,34 @@
+"""``msmodeling perf-db accuracy``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from tensor_cast.performance_model.profiling_database.paths import DEFAULT_DEVICE, database_directory
+from tensor_cast.performance_model.profiling_database.store import update_database
+
+A3 = database_directory(DEFAULT_DEVICE, "0.15.0", "2.9.0", "8.5")
+
+
+def test_packaged_rows_predict_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["perf-db", "accuracy", str(A3), "--limit", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    header, *rows = (line.split() for line in lines[:-4])
+    assert header[:5] == ["kernel", "rows", "interpolated", "extrapolated", "none"]
+    counts = {row[0]: list(map(int, row[1:5])) for row in rows if row[0] != "all"}
+    # Seven products of 16 heads by 1 to 12 tokens: the ends of the axis are extrapolated, the rest interpolated.
+    assert counts["BatchMatMulV2"] == [7, 5, 2, 0]
+    assert all(sum(parts) == total for total, *parts in counts.values())
+    assert lines[-4] == "Rows that are not used, their layout or their lengths being unknown: FusedInferAttentionScore 1."
+    assert lines[-3] == "Worst predictions:"
+
+
+def test_device_must_be_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    update_database(tmp_path, {"Add": []})
+    assert main(["perf-db", "accuracy", str(tmp_path)]) == 2
+    assert "names no device: say with --device" in capsys.readouterr().err
+    assert main(["perf-db", "accuracy", str(tmp_path), "--device", "TEST_DEVICE"]) == 0
+    assert "No row can be left out" in capsys.readouterr().out
