@@ -1,0 +1,140 @@
+"""RINGMLAPrefillBF16Kernel: MLA prefill attention in rings: the first one causal, later ones merged into it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if __package__ in (None, ""):
+    # Run by path: the first entry is this directory, and the repository's root is needed instead.
+    sys.path[0] = str(Path(__file__).resolve().parents[3])
+
+import numpy as np
+import torch
+
+from tools.perf_data_collection.op_replay.errors import RowError
+from tools.perf_data_collection.op_replay.host.attention import attend_with_sum
+from tools.perf_data_collection.op_replay.host.float64 import Array, attended, float64
+from tools.perf_data_collection.op_replay.kernel import ATB, CUSTOM_OPP, Kernel
+from tools.perf_data_collection.op_replay.npu import npu_function
+from tools.perf_data_collection.op_replay.operands import OperandMaker
+from tools.perf_data_collection.op_replay.rows import ReplayRow
+from tools.perf_data_collection.op_replay.script import main
+
+MASK, PREVIOUS_OUTPUT, PREVIOUS_LSE = 5, 13, 14
+MASK_SIZE = 512
+
+
+def operands(row: ReplayRow, make: OperandMaker) -> tuple[object, ...]:
+    """Parts of query and key without and with rope, value (all T, heads, d), mask, lengths, what came before, scale.
+
+    The row knows tokens and no requests, so it is replayed as one. Lengths stay on the host, as the call wants them.
+    """
+    names = ("q_nope", "q_rope", "k_nope", "k_rope", "value")
+    parts = [row.input(slot, name, 3) for slot, name in enumerate(names)]
+    before = [row.optional_input(slot) for slot in (PREVIOUS_OUTPUT, PREVIOUS_LSE)]
+    if (before[0] is None) != (before[1] is None):
+        raise RowError("pre_out and prev_lse come together: give both or neither.")
+    tokens, keys = parts[0].shape[0], parts[2].shape[0]
+    is_first = before[0] is None
+    mask = make.place(torch.ones(MASK_SIZE, MASK_SIZE, dtype=torch.bfloat16).triu(1)) if is_first else None
+    lengths = torch.tensor([tokens] if is_first else [[tokens], [keys]], dtype=torch.int32)
+    scale = (parts[0].shape[-1] + parts[1].shape[-1]) ** -0.5
+    made = [make(part) for part in parts]
+    return *made, mask, lengths, *(make.optional(spec) for spec in before), scale
+
+
+def launch(
+    q_nope: torch.Tensor,
+    q_rope: torch.Tensor,
+    k_nope: torch.Tensor,
+    k_rope: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    lengths: torch.Tensor,
+    before: torch.Tensor | None,
+    before_lse: torch.Tensor | None,
+    scale: float,
+) -> object:
+    """Results go into tensors that the caller gives."""
+    tokens, heads, _ = q_nope.shape
+    is_first = before is None
+    return npu_function("atb.npu_ring_mla")(
+        q_nope=q_nope,
+        q_rope=q_rope,
+        k_nope=k_nope,
+        k_rope=k_rope,
+        value=value,
+        mask=q_nope.new_zeros(MASK_SIZE, MASK_SIZE) if mask is None else mask,
+        seqlen=lengths,
+        head_num=heads,
+        kv_head_num=k_nope.shape[1],
+        pre_out=before,
+        prev_lse=before_lse,
+        qk_scale=scale,
+        kernel_type="kernel_type_high_precision",
+        mask_type="mask_type_triu" if is_first else "no_mask",
+        input_layout="type_bsnd",
+        calc_type="calc_type_first_ring" if is_first else "calc_type_default",
+        output=q_nope.new_empty(tokens, heads, value.shape[-1]),
+        softmax_lse=q_nope.new_empty(heads, tokens, dtype=torch.float32),
+    )
+
+
+def host(
+    q_nope: torch.Tensor,
+    q_rope: torch.Tensor,
+    k_nope: torch.Tensor,
+    k_rope: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    lengths: torch.Tensor,
+    before: torch.Tensor | None,
+    before_lse: torch.Tensor | None,
+    scale: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The output (T, heads, d) and the log of the softmax's sum (heads, T)."""
+    query, key = torch.cat((q_nope, q_rope), dim=-1), torch.cat((k_nope, k_rope), dim=-1)
+    output, lse = attend_with_sum(query, key, value, scale, is_causal=before is None)
+    if before is None or before_lse is None:
+        return output, lse.T.contiguous()
+    old = before_lse.T
+    total = torch.logaddexp(old, lse)
+    merged = before.float() * (old - total).exp().unsqueeze(-1) + output.float() * (lse - total).exp().unsqueeze(-1)
+    return merged.to(output.dtype), total.T.contiguous()
+
+
+def reference(
+    q_nope: torch.Tensor,
+    q_rope: torch.Tensor,
+    k_nope: torch.Tensor,
+    k_rope: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    lengths: torch.Tensor,
+    before: torch.Tensor | None,
+    before_lse: torch.Tensor | None,
+    scale: float,
+) -> tuple[Array, Array]:
+    """The same; a merge weighs both outputs by their sums of exponentials."""
+    query = np.concatenate((float64(q_nope), float64(q_rope)), axis=-1)
+    key = np.concatenate((float64(k_nope), float64(k_rope)), axis=-1)
+    output, lse = attended(query, key, float64(value), scale, is_causal=before is None)
+    if before is None or before_lse is None:
+        return output, lse.T
+    old, new = np.exp(float64(before_lse).T), np.exp(lse)
+    merged = (float64(before) * old[..., None] + output * new[..., None]) / (old + new)[..., None]
+    return merged, np.log(old + new).T
+
+
+KERNEL = Kernel(
+    "RINGMLAPrefillBF16Kernel",
+    operands,
+    launch=launch,
+    host=host,
+    reference=reference,
+    needs=frozenset({CUSTOM_OPP, ATB}),
+)
+
+if __name__ == "__main__":
+    sys.exit(main(KERNEL))

@@ -1,0 +1,1 @@
+"""Running the rows of a performance database again, one small file a kernel beside one framework."""

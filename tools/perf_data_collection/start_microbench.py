@@ -1,0 +1,71 @@
+"""Measure the rows of a performance database again and write the durations back.
+
+On an NPU msprof records op_replay/run_all_op.py; on a GPU or CPU that script times the same operations itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+if __package__ in (None, ""):
+    # Run by path: the first entry is this directory, and the repository's root is needed instead.
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from tensor_cast.errors import ModelingError
+from tools.perf_data_collection.op_replay.arguments import add_rank_arguments, add_replay_arguments
+from tools.perf_data_collection.op_replay.run_all_op import EP_SIZE_FLAG, STATUS_PATH
+
+_EXAMPLES = """examples:
+  python tools/perf_data_collection/start_microbench.py --vllm-version 0.18.0 --torch-version 2.9.0 \\
+      --cann-version 8.5 --ops MatMulV2 RmsNorm
+  python tools/perf_data_collection/start_microbench.py --database-path ./cpu_database --backend cpu \\
+      --update-mode missing-only --repeat-count 5
+
+The report goes to stdout and to reports/ in the database, progress to stderr. Rows that fail keep their data and are
+listed. Ctrl-C writes back what is done; --resume goes on from there.
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's flags."""
+    parser = argparse.ArgumentParser(
+        prog="start_microbench.py",
+        description=__doc__,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_replay_arguments(parser, repeat_count=1)
+    parser.add_argument("--ops", nargs="+", metavar="OP", help="operators to measure (default: all of the database)")
+    parser.add_argument(
+        "--prune-empty-duration-rows",
+        action="store_true",
+        help="remove rows that have no valid duration even afterwards (default: keep them for another try)",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="leave out what an interrupted run of this database has done already"
+    )
+    parser.add_argument("--status-path", type=Path, default=STATUS_PATH, metavar="FILE", help=argparse.SUPPRESS)
+    add_rank_arguments(parser, EP_SIZE_FLAG)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and write back as the arguments say; returns the exit status."""
+    arguments = build_parser().parse_args(argv)
+    from tools.perf_data_collection.op_replay.microbench import run
+
+    try:
+        return run(arguments)
+    except ModelingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        print("Interrupted; nothing was changed.", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
