@@ -44,6 +44,8 @@ def documented(action: argparse.Action, required: str) -> tuple[str, list[str]]:
         default = required
     elif action.default in (None, False):
         default = ""
+    elif isinstance(action.default, list):
+        default = " ".join(map(str, action.default))
     else:
         default = str(action.default)
     return default, [str(choice) for choice in action.choices or ()]
@@ -58,6 +60,7 @@ def parser_of(script: str) -> argparse.ArgumentParser:
 
 def test_there_is_a_script_to_document() -> None:
     assert "parsers/parse_kernel_details.py" in SCRIPTS
+    assert "comm_bench/generate_comm_microbench.py" in SCRIPTS
 
 
 @pytest.mark.parametrize("readme", [CHINESE, ENGLISH])
@@ -91,5 +94,6 @@ def test_columns_that_are_named_exist(readme: str) -> None:
 @pytest.mark.parametrize("readme", [CHINESE, ENGLISH])
 def test_no_flag_is_mentioned_that_no_script_has(readme: str) -> None:
     known = {flag for script in SCRIPTS for action in parser_of(script)._actions for flag in action.option_strings}
-    foreign = {"--task-time", "--aic-metrics"}  # msprof's own
+    # msprof's, torchrun's (--nproc_per_node) and those of `msmodeling perf-db plot`.
+    foreign = {"--task-time", "--aic-metrics", "--nproc", "--output", "--text-only"}
     assert set(re.findall(r"--[a-z][a-z-]+", text_of(readme))) <= known | foreign

@@ -1,0 +1,1 @@
+"""Measuring collectives: HCCL on NPUs, NCCL on GPUs, gloo anywhere."""
