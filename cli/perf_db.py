@@ -55,6 +55,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "--limit", type=_limit, default=20, metavar="N", help="changed rows to list (default: %(default)s)"
     )
 
+    add_plot_parser(commands)
+
     add_accuracy_parser(commands)
 
 
@@ -64,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ModelingError: a directory or a file in it cannot be read.
     """
+    if arguments.perf_db_command == "plot":
+        return run_plot(arguments)
     if arguments.perf_db_command == "accuracy":
         return run_accuracy(arguments, _print_table)
     if arguments.perf_db_command == "stats":
