@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.perf_db_accuracy import add_accuracy_parser, run_accuracy
+from cli.perf_db_plot import add_plot_parser, run_plot
 
 if TYPE_CHECKING:
     from tensor_cast.performance_model.profiling_database.coverage import Coverage
@@ -55,9 +56,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "--limit", type=_limit, default=20, metavar="N", help="changed rows to list (default: %(default)s)"
     )
 
-    add_plot_parser(commands)
-
     add_accuracy_parser(commands)
+    add_plot_parser(commands)
 
 
 def run(arguments: argparse.Namespace) -> int:
