@@ -63,7 +63,7 @@ def _summary(facts: ModelFacts) -> Facts:
         ("config", spec.origin),
         ("family", f"{spec.family} (model_type {spec.model_type}), {len(spec.layers)} layers, {facts.dtype}"),
         ("parameters", parameters(facts.parameters.total, facts.parameters.active)),
-        ("weights", f"{_bytes(facts.weight_bytes)}, linear layers {facts.linear_scheme}"),
+        ("weights", f"{_bytes(facts.weight_bytes)}, {_format(facts)}"),
     ]
     if facts.tp > 1:
         rows.append(("", f"{_bytes(facts.weight_bytes_per_rank)} on each of {facts.tp} tensor-parallel ranks"))
@@ -81,6 +81,16 @@ def _summary(facts: ModelFacts) -> Facts:
     if spec.max_position_embeddings is not None:
         rows.append(("longest context", f"{spec.max_position_embeddings:,} tokens"))
     return Facts(spec.name, tuple(rows))
+
+
+def _format(facts: ModelFacts) -> str:
+    match facts.linear_scheme:
+        case "DISABLED":
+            return f"all in {facts.dtype}"
+        case "CHECKPOINT":
+            return f"as the checkpoint stores them: {facts.spec.quantization}"
+        case scheme:
+            return f"linear layers {scheme}"
 
 
 def _cache_rows(facts: ModelFacts) -> Iterator[tuple[str, str]]:

@@ -132,6 +132,8 @@ def _quantised(estimate: Estimate) -> str:
     deployment = estimate.deployment
     linear, others = deployment.quantize_linear, deployment.quantize_non_expert_linear or deployment.quantize_linear
     text = f"linear layers {linear}"
+    if deployment.uses_checkpoint:
+        text += f" ({estimate.model.quantization})"
     if others != linear:
         text = f"experts {linear}, other linear layers {others}"
     head = others if deployment.quantize_lmhead else "DISABLED"

@@ -253,6 +253,14 @@ def test_a_context_beyond_the_models_warns(capsys: pytest.CaptureFixture[str]) -
     assert "Warning: 100,512 tokens a sequence are more than the 40,960" in text
 
 
+def test_a_draft_model_and_a_checkpoints_own_format(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("text-generate", "openai/gpt-oss-20b", "--device", "TEST_DEVICE", "--decode", "--num-queries", "1")
+    rest = ("--query-length", "3", "--context-length", "100", "--quantize-linear-action", "CHECKPOINT")
+    text = printed(capsys, *words, *rest, "--draft-model", "qwen3-0.6b", "--num-draft-tokens", "2")
+    assert "2 tokens drafted by Qwen/Qwen3-0.6B" in text
+    assert "linear layers CHECKPOINT (W4A16_MXFP4)" in text
+
+
 def test_log_levels(capsys: pytest.CaptureFixture[str]) -> None:
     assert main((*REQUEST, "--log-level", "info")) == 0
     told = capsys.readouterr().err
