@@ -21,8 +21,9 @@ class ModelSpec:
     ``layers`` has one entry a decoder layer; equal entries are built once. ``mtp_layer`` is the decoder layer of a
     multi-token-prediction module and ``mtp_modules`` how many the model ships. ``hyper`` are residual streams.
     ``vision_in_total`` says whether the published parameter count, that of the reference class, includes the encoder.
-    ``checkpoint`` is the checkpoint's own quantisation and ``quantization`` the same in words. ``draft`` is a smaller model
-    that drafts tokens for this one. ``ignored_keys`` are config keys that the family does not know and that could change the cost.
+    ``checkpoint`` is the checkpoint's own quantisation and ``quantization`` the same in words. ``draft`` is a smaller
+    model that drafts tokens for this one. ``ignored_keys`` are config keys that the family does not know and that could
+    change the cost.
     """
 
     name: str
