@@ -11,6 +11,7 @@ from tensor_cast.deployment import CHECKPOINT, Deployment
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.dtypes import ACTIVATION_DTYPES, ALIASES
 from tensor_cast.errors import did_you_mean
+from tensor_cast.pricing import PERFORMANCE_MODELS
 from tensor_cast.quantization import ATTENTION_DTYPES, LINEAR_SCHEMES
 
 GB = 1e9
@@ -201,6 +202,30 @@ def add_compilation_arguments(parser: CommandParser) -> None:
     )
 
 
+def add_performance_model_arguments(parser: CommandParser) -> None:
+    """Where kernel times come from."""
+    group = parser.add_argument_group("performance model")
+    group.add_argument(
+        "--performance-model",
+        type=choice(PERFORMANCE_MODELS),
+        default="analytic",
+        metavar="{analytic,profiling}",
+        help="where kernel times come from: the analytic model, or measured times where a database has them "
+        "(default: analytic)",
+    )
+    group.add_argument(
+        "--profiling-database-path",
+        type=Path,
+        metavar="DIR",
+        help="directory of measured times for --performance-model profiling (default: the packaged one of the device)",
+    )
+    group.add_argument(
+        "--disable-profiling-interpolation",
+        action="store_true",
+        help="take measured times for exactly the measured sizes only",
+    )
+
+
 def add_output_arguments(parser: CommandParser) -> None:
     """What is written where."""
     group = parser.add_argument_group("output")
@@ -217,6 +242,21 @@ def add_output_arguments(parser: CommandParser) -> None:
         metavar="LEVEL",
         help="what is told on stderr: DEBUG, INFO, WARNING, ERROR (default: WARNING)",
     )
+
+
+def check_performance_model(arguments: argparse.Namespace) -> None:
+    """Refuse flags of measured times without asking for any.
+
+    Raises:
+        UsageError: one is given with the analytic model.
+    """
+    given = {
+        "--profiling-database-path": arguments.profiling_database_path is not None,
+        "--disable-profiling-interpolation": arguments.disable_profiling_interpolation,
+    }
+    useless = [flag for flag, is_given in given.items() if is_given]
+    if useless and arguments.performance_model != "profiling":
+        raise UsageError(f"{useless[0]} is about measured times: add --performance-model profiling, or leave it out.")
 
 
 def deployment(arguments: argparse.Namespace) -> Deployment:

@@ -59,6 +59,7 @@ def add_parser(subparsers: Subparsers) -> None:
     shared.add_quantization_arguments(parser)
     shared.add_parallel_arguments(parser)
     shared.add_compilation_arguments(parser)
+    shared.add_performance_model_arguments(parser)
     parser.add_argument_group("structure").add_argument(
         "--num-hidden-layers-override",
         type=whole_number(1),
@@ -148,6 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     logging.basicConfig(level=arguments.log_level, format="%(levelname)s %(message)s", stream=sys.stderr, force=True)
     _require(arguments)
+    shared.check_performance_model(arguments)
     _check_outputs(arguments)
     started = time.perf_counter()
     device = shared.device_profile(arguments)
@@ -160,7 +162,16 @@ def run(arguments: argparse.Namespace) -> int:
     deployment = shared.deployment(arguments)
     _require_strategy(arguments, spec, device)
     reserved_bytes = arguments.reserved_memory_gb * shared.GB
-    estimate = simulate(spec, device=device, workload=workload, deployment=deployment, reserved_bytes=reserved_bytes)
+    estimate = simulate(
+        spec,
+        device=device,
+        workload=workload,
+        deployment=deployment,
+        reserved_bytes=reserved_bytes,
+        performance_model=arguments.performance_model,
+        database=arguments.profiling_database_path,
+        interpolate=not arguments.disable_profiling_interpolation,
+    )
     remedies: tuple[Remedy, ...] = ()
     if not estimate.fits:
         from tensor_cast.advice import what_would_fit

@@ -15,6 +15,7 @@ from tensor_cast.ops import Tensor
 from tensor_cast.performance_model.roofline import BOUNDS
 from tensor_cast.quantity import Quantity
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
+from tensor_cast.reporting.measured import measured_sections
 from tensor_cast.reporting.units import byte_size, column_unit, count, duration, plural
 from tensor_cast.timed_kernels import TimedKernels
 
@@ -48,6 +49,7 @@ def report(
     sections.append(categories(estimate))
     if estimate.collectives:
         sections.append(collectives(estimate.collectives))
+    sections += measured_sections(estimate)
     sections += [times(estimate), memory(estimate.memory)]
     sections += [Sentence(f"Warning: {warning}", "warning") for warning in estimate.warnings]
     return sections
