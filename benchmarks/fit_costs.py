@@ -19,14 +19,15 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import measured_a3
-from benchmarks.measured_kernels import SET_ASIDE, SYSTEMS, is_fitted, ops_of_table, row_key
-from tensor_cast.devices import DeviceProfile, KernelCost, get_device
+from benchmarks.measured_kernels import PLAIN, SET_ASIDE, SYSTEMS, is_fitted, ops_of_table, row_key
+from tensor_cast.devices import CollectiveCost, DeviceProfile, KernelCost, get_device
 from tensor_cast.devices.loader import PROFILES
 from tensor_cast.ops import Op
 from tensor_cast.performance_model.analytic import analytic_time
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 NVIDIA_SOURCE = "fit of half of the public kernel tables of aiconfigurator-core 0.12.0"
+A3_COLLECTIVE_SOURCE = "fit of half of the public times of HCCL collectives of 8 and 16 dies, alone and in a model"
 A3_SOURCE = "fit of half of the public device times on one 910C die in vLLM serving traces"
 
 # Output tiles that kernel libraries are built with (CUTLASS and cuBLAS on NVIDIA; the cube's L0 allows as much).
@@ -35,7 +36,11 @@ BLOCKS = ((64, 64), (128, 128))
 MATMUL = ("matrix_efficiency", "memory_efficiency", "fixed_s", "wave_s", "step_s", "overlap")
 # Tables of expert layers hold decode-sized batches, which never reach the matrix rate: that is the plain product's.
 DECODE_SIZED = ("memory_efficiency", "fixed_s", "wave_s", "step_s", "overlap")
+COLLECTIVE = ("link_efficiency", "fixed_s", "peer_s", "one_shot_s")
 BOUNDS = {
+    "link_efficiency": (0.2, 1.0),
+    "peer_s": (0.0, 4e-6),
+    "one_shot_s": (1e-6, 20e-6),
     "matrix_efficiency": (0.2, 1.0),
     "memory_efficiency": (0.1, 1.0),
     "fixed_s": (0.5e-6, 20e-6),
@@ -80,8 +85,17 @@ FITS = (
         for family, systems in _SYSTEMS.items()
         for key, kernel, dtypes, tiles in _KINDS
     ),
+    *(
+        Fit(family, "collective", systems, "nccl custom_allreduce", (), figures, ())
+        for family, systems, figures in (
+            ("nvidia_ampere", AMPERE, COLLECTIVE[:3]),
+            ("nvidia_hopper", HOPPER, COLLECTIVE),
+            ("nvidia_blackwell", BLACKWELL, COLLECTIVE),
+        )
+    ),
     Fit("ascend_a3", "matmul", ("a3",), "matmul", ("bfloat16",), source=A3_SOURCE),
     Fit("ascend_a3", "matmul_int8", ("a3",), "matmul", ("int8",), source=A3_SOURCE),
+    Fit("ascend_a3", "collective", ("a3",), "collective", (), COLLECTIVE[:3], (), A3_COLLECTIVE_SOURCE),
     Fit("ascend_a3", "vector", ("a3",), "vector", (), ("memory_efficiency", "fixed_s", "start_s"), (), A3_SOURCE),
 )
 
@@ -94,12 +108,16 @@ HEIRS = {
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that one call prices: their ops, their measured seconds, which of them may be fitted."""
+    """Rows that one call prices: their ops, their measured seconds, which of them may be fitted.
+
+    ``two_pass`` rows were measured with NCCL, which has no all-reduce at one go as engines do.
+    """
 
     device: DeviceProfile
     ops: tuple[Op, ...]
     seconds: FloatArray
     fitted: np.ndarray[Any, np.dtype[np.bool_]]
+    two_pass: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,23 +174,29 @@ def load_tables(fit: Fit, directory: Path) -> list[Table]:
         return _a3_tables(fit, directory)
     frame = pl.read_csv(directory / "kernels_nvidia.csv", infer_schema_length=None).filter(
         pl.col("system").is_in(fit.systems)
-        & (pl.col("kernel") == fit.kernel)
-        & pl.col("dtype").is_in(fit.dtypes)
+        & pl.col("kernel").is_in(fit.kernel.split(" "))
+        & (pl.col("dtype").is_in(fit.dtypes) if fit.dtypes else pl.lit(True))
         & ~pl.col("kernel_source").is_in(list(SET_ASIDE))
     )
     frame = frame.with_columns(
         fitted=pl.Series([is_fitted(row_key(row)) for row in frame.iter_rows(named=True)], dtype=pl.Boolean)
     )
     tables = []
-    for (system, *_), part in frame.group_by("system", "dtype", "kv_dtype", "backend", maintain_order=True):
+    for (system, *_), part in frame.group_by(*PLAIN, maintain_order=True):
         columns: dict[str, Any] = {
             name: part[name].cast(pl.Float64).to_numpy() if part[name].dtype.is_numeric() else part[name].to_list()
             for name in part.columns
         }
-        columns |= {name: part[name][0] for name in ("kernel", "dtype", "kv_dtype", "backend")}
+        columns |= {name: part[name][0] for name in PLAIN}
         seconds = columns["latency_us"] * 1e-6
         tables.append(
-            Table(get_device(SYSTEMS[str(system)]), ops_of_table(columns), seconds, part["fitted"].to_numpy())
+            Table(
+                get_device(SYSTEMS[str(system)]),
+                ops_of_table(columns),
+                seconds,
+                part["fitted"].to_numpy(),
+                columns["kernel"] == "nccl",
+            )
         )
     return tables
 
@@ -182,6 +206,13 @@ def _a3_tables(fit: Fit, directory: Path) -> list[Table]:
 
     device = get_device(measured_a3.DEVICE)
     tables = []
+    if fit.kernel == "collective":
+        for row in pl.read_csv(directory / "comm_a3.csv", infer_schema_length=None).iter_rows(named=True):
+            ops = measured_a3.collective_of_row(row)
+            if not isinstance(ops, str):
+                fitted = is_fitted(measured_a3.collective_key(row))
+                tables.append(Table(device, ops, np.array([row["duration_us"] * 1e-6]), np.array([fitted])))
+        return tables
     frame = pl.read_csv(directory / "kernels_a3.csv", infer_schema_length=None)
     for row in frame.iter_rows(named=True):
         ops = measured_a3.ops_of_row(row)
@@ -194,8 +225,12 @@ def _a3_tables(fit: Fit, directory: Path) -> list[Table]:
     return tables
 
 
-def _base(fit: Fit, device: DeviceProfile, found: Mapping[tuple[str, str], Mapping[str, Any]]) -> KernelCost:
+def _base(
+    fit: Fit, device: DeviceProfile, found: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> KernelCost | CollectiveCost:
     """What figures that are not fitted stay at: the class's, with the matrix rate of the dtype's plain product."""
+    if fit.key == "collective":
+        return device.collective
     kind, dtype = fit.key, ""
     for suffix in ("_fp8", "_fp4", "_int8"):
         if kind.endswith(suffix):
@@ -208,17 +243,19 @@ def _base(fit: Fit, device: DeviceProfile, found: Mapping[tuple[str, str], Mappi
     return cost
 
 
-def solve(fit: Fit, tables: Sequence[Table], base: KernelCost) -> Result:
+def solve(fit: Fit, tables: Sequence[Table], base: KernelCost | CollectiveCost) -> Result:
     """The figures that minimise the mean absolute logarithm of predicted over measured time on the fitted rows."""
     from scipy.optimize import differential_evolution
 
     fitted = np.concatenate([table.fitted for table in tables])
     best: tuple[float, Result] | None = None
-    for tiles in fit.tiles or (base.tiles,):
+    for tiles in fit.tiles or (base.tiles if isinstance(base, KernelCost) else (),):
 
         def errors(values: FloatArray, tiles: tuple[tuple[int, int], ...] = tiles) -> FloatArray:
             figures = dict(zip(fit.figures, values, strict=True))
-            return _log_errors(fit.key, tables, replace(base, tiles=tiles, **figures))  # type: ignore[arg-type]
+            if isinstance(base, KernelCost):
+                return _log_errors(fit.key, tables, replace(base, tiles=tiles, **figures))  # type: ignore[arg-type]
+            return _log_errors(fit.key, tables, replace(base, **figures))
 
         def loss(values: FloatArray, errors: Callable[[FloatArray], FloatArray] = errors) -> float:
             return float(np.mean(np.abs(errors(values)[fitted])))
@@ -228,7 +265,7 @@ def solve(fit: Fit, tables: Sequence[Table], base: KernelCost) -> Result:
         values = np.array([float(f"{value:.3g}") for value in found.x])
         relative = np.expm1(errors(values))
         figures = {name: float(value) for name, value in zip(fit.figures, values, strict=True)}
-        if "wave_s" in figures:
+        if "wave_s" in figures and isinstance(base, KernelCost):
             figures["matrix_efficiency"] = figures.get("matrix_efficiency", base.matrix_efficiency)
         result = Result(figures, tiles, relative[fitted], relative[~fitted])
         if best is None or found.fun < best[0]:
@@ -237,10 +274,13 @@ def solve(fit: Fit, tables: Sequence[Table], base: KernelCost) -> Result:
     return best[1]
 
 
-def _log_errors(key: str, tables: Sequence[Table], cost: KernelCost) -> FloatArray:
+def _log_errors(key: str, tables: Sequence[Table], cost: KernelCost | CollectiveCost) -> FloatArray:
     parts = []
     for table in tables:
-        device = replace(table.device, kernels={**table.device.kernels, key: cost})
+        if isinstance(cost, KernelCost):
+            device = replace(table.device, kernels={**table.device.kernels, key: cost})
+        else:
+            device = replace(table.device, collective=replace(cost, one_shot_s=0.0) if table.two_pass else cost)
         total = sum(analytic_time(op, device).total_s for op in table.ops)
         parts.append(np.log(np.broadcast_to(total, table.seconds.shape) / table.seconds))
     return np.concatenate(parts)
@@ -275,12 +315,14 @@ def write(family: str, key: str, figures: Mapping[str, Any], source: str) -> Non
 
     path = PROFILES / f"{family}.yaml"
     lines = path.read_text(encoding="utf-8").splitlines()
-    row = f"    {key}: "
+    kernels = key != "collective"
+    row = f"    {key}: " if kernels else f"  {key}: "
+    path_of = f"kernels.{key}" if kernels else key
     old = next((line for line in lines if line.startswith(row)), row + "{}")
     kept = {name: float(v) if isinstance(v, str) else v for name, v in yaml.safe_load(old)[key].items()}
     lines = _put(lines, "  collective:", row, row + yaml_of({**kept, **figures}))
-    lines = [line for line in lines if not any(line.startswith(f"    kernels.{key}.{figure}:") for figure in figures)]
-    lines = _put(lines, "devices:", f"    kernels.{key}: ", f'    kernels.{key}: "{source}"')
+    lines = [line for line in lines if not any(line.startswith(f"    {path_of}.{figure}:") for figure in figures)]
+    lines = _put(lines, "devices:", f"    {path_of}: ", f'    {path_of}: "{source}"')
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

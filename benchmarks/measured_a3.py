@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tensor_cast.ops import Elementwise, MatMul, Op, Tensor
+from tensor_cast.ops import Collective, CollectiveKind, Elementwise, MatMul, Op, Tensor
 
 DEVICE = "ATLAS_800_A3_752T_128G_DIE"
 DTYPES = {
@@ -132,4 +132,32 @@ def _vector(row: Mapping[str, Any], kernel: VectorKernel) -> tuple[Op, ...] | st
     out = Tensor((kernel.written * elements,), kernel.dtype or inputs[0].dtype)
     return (
         Elementwise(name=row["kernel"], part="vector", inputs=inputs, outputs=(out,), flops=kernel.flops * elements),
+    )
+
+
+COLLECTIVES: dict[str, CollectiveKind] = {
+    "allReduce": "all_reduce",
+    "allGather": "all_gather",
+    "reduceScatter": "reduce_scatter",
+}
+
+
+def collective_key(row: Mapping[str, Any]) -> str:
+    """What tells a row of ``comm_a3.csv`` from others: repeated measurements of one size fall into the same half."""
+    return "|".join(str(row[name]) for name in ("op", "message_bytes", "num_devices"))
+
+
+def collective_of_row(row: Mapping[str, Any]) -> tuple[Op, ...] | str:
+    """The collective of a row of ``comm_a3.csv``, or why it has none.
+
+    The file counts the input of one rank for a gather and the output of one rank for a reduce-scatter.
+    """
+    if row["op"] not in COLLECTIVES:
+        return "a mean over different collectives"
+    if row["message_bytes"] is None:
+        return "its size is not recorded, or it waits for the host of another rank"
+    kind, size, ranks = COLLECTIVES[row["op"]], float(row["message_bytes"]), int(row["num_devices"])
+    whole = size if kind == "all_reduce" else size * ranks
+    return (
+        Collective(name=kind, part="comm", inputs=(), outputs=(), kind=kind, message_bytes=whole, group_size=ranks),
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tensor_cast.ops import Attention, Elementwise, GroupedMatMul, MatMul, Op, Tensor
+from tensor_cast.ops import Attention, Collective, CollectiveKind, Elementwise, GroupedMatMul, MatMul, Op, Tensor
 from tensor_cast.quantity import Quantity, ceil_div
 
 SYSTEMS = {
@@ -32,6 +32,7 @@ SET_ASIDE = {
     "DeepGemmFp8BlockScaledMMKernel": HOST_TIMED,
     "FlashInferFp8BlockScaledMMKernel": HOST_TIMED,
     "TritonFp8BlockScaledMMKernel": HOST_TIMED,
+    "vLLM_custom_eager/vllm_eager": "the host's launch is in the time: 20 to 55 us whatever the size",
     "vllm_modeloptfp8moe_flashinfer_cutlass_flashinferexperts": (
         "a path of the engine that handles all experts' weights anew in each call: 5 to 8 times the time of other "
         "engines on the same shapes"
@@ -40,6 +41,7 @@ SET_ASIDE = {
 """Kernel sources whose rows say nothing of the device, and why."""
 
 
+PLAIN = ("system", "kernel", "op", "dtype", "kv_dtype", "backend", "num_gpus")
 _MOE_COLUMNS = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "tp", "ep")
 _ATTENTION_COLUMNS = ("batch", "seq_q", "kv_len", "num_heads", "num_kv_heads", "head_dim")
 _IDENTIFYING = (
@@ -196,11 +198,23 @@ def _grouped(
     )
 
 
-def ops_of_table(rows: Mapping[str, Any]) -> tuple[Op, ...]:
-    """Ops of many rows at once, which agree in ``kernel``, ``dtype``, ``kv_dtype`` and ``backend``; columns are arrays.
+COLLECTIVES: dict[str, CollectiveKind] = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+}
 
-    ``kernel``, ``dtype``, ``kv_dtype`` and ``backend`` are plain values.
-    """
+
+def collective_op(kind: CollectiveKind, message_bytes: Quantity, group_size: int) -> Collective:
+    """A collective of neighbouring ranks."""
+    return Collective(
+        name=kind, part="comm", inputs=(), outputs=(), kind=kind, message_bytes=message_bytes, group_size=group_size
+    )
+
+
+def ops_of_table(rows: Mapping[str, Any]) -> tuple[Op, ...]:
+    """Ops of many rows at once: ``PLAIN`` columns are plain values on which all rows agree, the others arrays."""
     match rows["kernel"]:
         case "gemm":
             quantizes = rows["dtype"] == "fp8" and rows["backend"] == "trtllm"
@@ -221,5 +235,7 @@ def ops_of_table(rows: Mapping[str, Any]) -> tuple[Op, ...]:
                     decode=kernel == "generation_attention",
                 ),
             )
+        case "nccl" | "custom_allreduce":
+            return (collective_op(COLLECTIVES[rows["op"]], rows["message_bytes"], int(rows["num_gpus"])),)
         case other:
-            raise ValueError(f"{other} is no compute kernel")
+            raise ValueError(f"{other} is no kernel of the tables")

@@ -127,7 +127,7 @@ class _Figures:
         return CollectiveCost(
             **{
                 key: self._layered(f"collective.{key}", own, shared, getattr(rules.COLLECTIVE, key))
-                for key in ("link_efficiency", "fixed_s")
+                for key in _COLLECTIVE_KEYS
             }
         )
 
@@ -149,6 +149,7 @@ class _Figures:
         return f"assumed: as {' and '.join(fitted_on)}; {source}" if fitted_on else source
 
 
+_COLLECTIVE_KEYS = tuple(field.name for field in fields(CollectiveCost))
 _KERNEL_KEYS = tuple(field.name for field in fields(KernelCost))
 
 

@@ -26,6 +26,8 @@ _UNITS = {
     "wave_s": "s",
     "step_s": "s",
     "start_s": "s",
+    "peer_s": "s",
+    "one_shot_s": "s",
     "overlap": "of the shorter parts",
 }
 

@@ -85,10 +85,18 @@ class KernelCost:
 
 @dataclass(frozen=True)
 class CollectiveCost:
-    """``link_efficiency`` is the fraction of a link's bandwidth that large messages reach; ``fixed_s`` starts one."""
+    """What collectives reach of the links, and what they cost beside.
+
+    ``link_efficiency`` is the fraction of a link's bandwidth that large messages reach; ``fixed_s`` starts a
+    collective, and each hand-over from one peer to the next costs ``peer_s``. ``one_shot_s`` starts an all-reduce in
+    which every rank sends all it has to all others at once, as engines' own kernels do with small messages; 0 says that
+    there is no such kernel.
+    """
 
     link_efficiency: float
     fixed_s: float
+    peer_s: float = 0.0
+    one_shot_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ MATRIX_CORES = "assumed: 1, so that partly filled waves of tiles are not counted
 VECTOR_CORES = "assumed: as many as matrix cores"
 CACHE = "assumed: 0, so that every byte comes from memory"
 KERNEL = "assumed: about the median of the measured families"
-NEUTRAL = ("wave_s", "step_s", "start_s", "overlap")
+NEUTRAL = ("wave_s", "step_s", "start_s", "overlap", "peer_s", "one_shot_s")
 ROOFLINE = "assumed: a plain roofline, whose parts overlap and whose tiles and cores cost nothing beside their work"
 NO_LINK = "assumed: a device without interconnect stands alone"
 

@@ -93,6 +93,8 @@ class Collective(Struct, forbid_unknown_fields=True):
 
     link_efficiency: Fraction | UnsetType = UNSET
     fixed_s: NotNegative | UnsetType = UNSET
+    peer_s: NotNegative | UnsetType = UNSET
+    one_shot_s: NotNegative | UnsetType = UNSET
 
 
 class Defaults(Struct, forbid_unknown_fields=True):

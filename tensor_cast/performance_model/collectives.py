@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensor_cast.devices.profile import DeviceProfile, LinkLevel
+from tensor_cast.devices.profile import CollectiveCost, DeviceProfile, LinkLevel
 from tensor_cast.errors import ModelingError
 from tensor_cast.ops import Collective
 from tensor_cast.performance_model.roofline import KernelTime
@@ -54,9 +54,9 @@ def collective_time(op: Collective, device: DeviceProfile) -> KernelTime:
     """Time of one collective.
 
     Reductions and gathers run level by level (a reduce-scatter from the inner level outwards, an all-gather back): a
-    level of ``p`` peers moves ``(p - 1) / p`` of the data that is left to it, each peer sending to all others at once.
-    An all-to-all sends on each level what is meant for the members that only this level reaches; levels work at the
-    same time.
+    level of ``p`` peers moves ``(p - 1) / p`` of the data that is left to it, each peer sending to all others at once,
+    and hands over ``p - 1`` times. An all-to-all sends on each level what is meant for the members that only this level
+    reaches; levels work at the same time. A small all-reduce is taken at one go where the device has a kernel for it.
 
     Raises:
         ModelingError: the group does not fit in the device's interconnect.
@@ -74,13 +74,34 @@ def collective_time(op: Collective, device: DeviceProfile) -> KernelTime:
                 sent = remaining * (share.peers - 1) / share.peers
                 seconds = seconds + passes * sent / bandwidth
                 remaining = remaining / share.peers
-                latency += passes * share.link.latency_s
+                latency += passes * (share.link.latency_s + cost.peer_s * (share.peers - 1))
             case "all_to_all":
                 before = share.reached // share.peers
                 sent = op.message_bytes * (share.reached - before) / op.group_size
                 seconds = np.maximum(seconds, sent / bandwidth)
-                latency += share.link.latency_s
+                latency += share.link.latency_s + cost.peer_s
             case "p2p":
                 seconds = np.maximum(seconds, op.message_bytes / bandwidth)
                 latency = cost.fixed_s + share.link.latency_s
-    return KernelTime(0.0, 0.0, 0.0, seconds, latency)
+    time = KernelTime(0.0, 0.0, 0.0, seconds, latency)
+    if op.kind == "all_reduce" and cost.one_shot_s:
+        return _faster(time, _one_shot_time(op, shares, cost))
+    return time
+
+
+def _one_shot_time(op: Collective, shares: list[LevelShare], cost: CollectiveCost) -> KernelTime:
+    """Every rank sends its whole tensor to all others: more bytes, one latency (AllReduce kernels of TensorRT-LLM)."""
+    seconds: Quantity = 0.0
+    for share in shares:
+        before = share.reached // share.peers
+        bandwidth = share.link.group_bandwidth(share.peers) * cost.link_efficiency
+        seconds = np.maximum(seconds, op.message_bytes * (share.reached - before) / bandwidth)
+    return KernelTime(0.0, 0.0, 0.0, seconds, cost.one_shot_s + sum(share.link.latency_s for share in shares))
+
+
+def _faster(one: KernelTime, other: KernelTime) -> KernelTime:
+    """The shorter of two, point by point."""
+    first = one.total_s <= other.total_s
+    return KernelTime(
+        0.0, 0.0, 0.0, np.where(first, one.comm_s, other.comm_s), np.where(first, one.fixed_s, other.fixed_s)
+    )

@@ -286,7 +286,7 @@ def profiles(draw: st.DrawFn) -> DeviceProfile:
             tuple(draw(st.lists(levels, min_size=1, max_size=3, unique_by=lambda level: level.name)))
         ),
         kernels={kind: draw(kernels) for kind in Kernels.__struct_fields__},
-        collective=CollectiveCost(draw(shares), draw(times)),
+        collective=CollectiveCost(draw(shares), draw(times), draw(times), draw(times)),
     )
     profile.sources.update((figure.path, draw(texts)) for figure in list_figures(profile))
     return profile

@@ -47,6 +47,21 @@ def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather() -> None:
     assert collective_time(collective("all_reduce", 1e9, 8), DEVICE).total_s == pytest.approx(2 * gather)
 
 
+def test_every_hand_over_costs_time() -> None:
+    # 8 peers hand over 7 times in a gather, 14 times in an all-reduce; in an all-to-all all send at once.
+    device = replace(DEVICE, collective=CollectiveCost(1.0, 1e-6, peer_s=1e-7))
+    for kind, expected in (("all_gather", 1.7e-6), ("all_reduce", 2.4e-6), ("all_to_all", 1.1e-6)):
+        assert collective_time(collective(kind, 8.0, 8), device).fixed_s == pytest.approx(expected)
+
+
+def test_a_small_all_reduce_is_taken_at_one_go() -> None:
+    # One go sends 7 times the tensor over 70 GB/s in 1 us; the two passes send 2 x 7/8 of it in 5 us.
+    device = replace(DEVICE, collective=CollectiveCost(1.0, 5e-6, one_shot_s=1e-6))
+    small, large = (collective_time(collective("all_reduce", size, 8), device) for size in (1e3, 1e9))
+    assert small.total_s == pytest.approx(1e-6 + 7e3 / 70e9)
+    assert large.total_s == pytest.approx(5e-6 + 1.75e9 / 70e9)
+
+
 def test_levels_work_one_after_another_in_a_gather() -> None:
     # 16 devices: 8 inside (7/8 of 1 GB at 70 GB/s), then 2 servers with an eighth of the data (1/2 of it at 10 GB/s).
     expected = 0.875e9 / 70e9 + 0.5 * 0.125e9 / 10e9
