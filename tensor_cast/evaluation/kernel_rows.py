@@ -1,0 +1,121 @@
+"""Kernels by name, part and shapes: what a simulation's trace holds, added up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensor_cast.ops import CATEGORIES
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """All launches of one kernel with one set of shapes; ``total_s`` of them together."""
+
+    name: str
+    part: str
+    category: str
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+    dtypes: tuple[str, ...]
+    count: float
+    total_s: float
+    bound: str
+    group_size: int | None = None
+
+    @property
+    def average_s(self) -> float:
+        """Seconds of one launch."""
+        return self.total_s / self.count
+
+
+@dataclass
+class _Sum:
+    count: float = 0.0
+    total_s: float = 0.0
+    bounds: dict[str, float] = field(default_factory=dict)
+
+
+_MICROSECOND = 1e-6
+_MERGED_SCOPE = re.compile(r" x ([0-9.e+]+)$")
+
+
+def rows_of_trace(trace: Mapping[str, Any]) -> tuple[KernelRow, ...]:
+    """Rows of a Chrome trace that the simulator wrote, in order of first launch."""
+    sums: dict[tuple[Any, ...], _Sum] = {}
+    for event in trace["traceEvents"]:
+        if event["ph"] != "X":
+            continue
+        args = event["args"]
+        key = (
+            event["name"],
+            args["part"],
+            event["cat"],
+            _shapes(args["inputs"]),
+            _shapes(args["outputs"]),
+            tuple(tensor["dtype"] for tensor in args["inputs"]),
+            args.get("group_size"),
+        )
+        total = sums.setdefault(key, _Sum())
+        seconds = event["dur"] * _MICROSECOND
+        total.count += _launches(args["scope"])
+        total.total_s += seconds
+        total.bounds[args["bound"]] = total.bounds.get(args["bound"], 0.0) + seconds
+    return tuple(
+        KernelRow(
+            name=name,
+            part=part,
+            category=category,
+            inputs=inputs,
+            outputs=outputs,
+            dtypes=dtypes,
+            count=total.count,
+            total_s=total.total_s,
+            bound=max(total.bounds, key=lambda bound: total.bounds[bound]),
+            group_size=group_size,
+        )
+        for (name, part, category, inputs, outputs, dtypes, group_size), total in sums.items()
+    )
+
+
+def row_to_dict(row: KernelRow) -> dict[str, Any]:
+    """A row as JSON takes it."""
+    return {
+        "name": row.name,
+        "part": row.part,
+        "category": row.category,
+        "inputs": [list(shape) for shape in row.inputs],
+        "outputs": [list(shape) for shape in row.outputs],
+        "dtypes": list(row.dtypes),
+        "count": row.count,
+        "total_s": row.total_s,
+        "bound": row.bound,
+        "group_size": row.group_size,
+    }
+
+
+def row_from_dict(row: Mapping[str, Any]) -> KernelRow:
+    """The row that ``row_to_dict`` wrote."""
+    assert row["category"] in CATEGORIES
+    return KernelRow(
+        **{
+            **row,
+            "inputs": tuple(tuple(shape) for shape in row["inputs"]),
+            "outputs": tuple(tuple(shape) for shape in row["outputs"]),
+            "dtypes": tuple(row["dtypes"]),
+        }
+    )
+
+
+def _shapes(tensors: list[dict[str, Any]]) -> tuple[Shape, ...]:
+    return tuple(tuple(round(size) for size in tensor["shape"]) for tensor in tensors)
+
+
+def _launches(scope: str) -> float:
+    """A trace of a very long run draws a block once and names its scope ``layers x 40``."""
+    merged = _MERGED_SCOPE.search(scope)
+    return float(merged[1]) if merged else 1.0
