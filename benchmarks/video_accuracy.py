@@ -74,8 +74,8 @@ FUSED = ("fused", "op optimisation", "torch.compile", "MindIE-SD", "regression")
 
 _ATTENTION_ON_ASCEND = (
     "Attention. The device profile's efficiency of attention comes from causal prompts of 4 to 8 thousand tokens in a "
-    "language model; bidirectional attention over 33 to 119 thousand tokens reaches more, as the column `implied` says. "
-    "For HunyuanVideo it hangs on the die as well: on one of a 752T module, the same rows imply 0.45."
+    "language model; bidirectional attention over 33 to 119 thousand tokens reaches more, as the column `implied` "
+    "says. For HunyuanVideo it hangs on the die as well: on one of a 752T module, the same rows imply 0.45."
 )
 EXPLANATIONS: tuple[tuple[str, str, str], ...] = (
     (
@@ -158,7 +158,7 @@ class Row:
     @property
     def implied_efficiency(self) -> float | None:
         """Matrix efficiency of attention that would make the prediction right, all else being as predicted."""
-        if self.predicted_s is None:
+        if self.predicted_s is None or self.metric.startswith("VAE"):
             return None
         attention = self.attention_share * self.predicted_s
         left = attention + self.measured_s - self.predicted_s
@@ -286,7 +286,8 @@ def section(rows: list[Row]) -> str:
         f"{np.mean(np.abs(errors) <= LIMIT):.0%} of the rows within {LIMIT:.0%}, mean of the signed errors "
         f"{np.mean(errors):+.0%}.",
         "",
-        "| device | ranks | model | how | metric | measured s | predicted s | error | attention | efficiency | implied | note |",
+        "| device | ranks | model | how | metric | measured s | predicted s | error | attention | efficiency | implied "
+        "| note |",
         "| --- | --: | --- | --- | --- | --: | --: | --: | --: | --: | --: | --- |",
     ]
     for row in rows:
@@ -301,8 +302,8 @@ def section(rows: list[Row]) -> str:
         lines.append("| " + " | ".join(map(str, (*cells, share, efficiency, implied, note))) + " |")
     lines += [
         "",
-        "`attention` is the share of the predicted time in FlashAttention, `efficiency` what the device profile lets it "
-        "reach of the matrix peak, and `implied` what it would have to be for the row to be right, all else unchanged.",
+        "`attention` is the share of the predicted time in FlashAttention, `efficiency` what the device profile lets "
+        "it reach of the matrix peak, `implied` what it would have to be for the row to be right, all else unchanged.",
         "",
         "Assumptions:",
         "",
