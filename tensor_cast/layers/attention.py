@@ -70,6 +70,7 @@ class GroupedQueryAttention:
             window=self.window or self.chunk,
             token_share=1.0 / dcp,
             beside=() if self.indexer is None else (self.indexer.cache(),),
+            formula=f"{local} KV heads x ({self.head_dim} of keys + {self.v_dim} of values)",
         )
 
     def flops_per_context_token(self) -> float:

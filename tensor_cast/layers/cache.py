@@ -20,7 +20,8 @@ class LayerCache:
     ``elements_per_token`` are stored in ``dtype`` (``None``: the KV cache's) for every kept token, or for every
     ``tokens_per_entry`` tokens that are compressed to one entry. A ``window`` keeps at most that many tokens.
     ``state_bytes`` do not grow with the context. ``token_share`` is the part of the tokens that this rank holds (decode
-    context parallelism). ``beside`` are further caches of the layer: an indexer's keys, compressed entries.
+    context parallelism). ``beside`` are further caches of the layer: an indexer's keys, compressed entries. ``formula``
+    is how the elements, or else the bytes of the state, come about.
     """
 
     kind: CacheKind
@@ -31,6 +32,7 @@ class LayerCache:
     tokens_per_entry: int = 1
     dtype: str | None = None
     beside: tuple[LayerCache, ...] = ()
+    formula: str = ""
 
     def kept_tokens(self, length: Quantity) -> Quantity:
         """Tokens in the cache after ``length`` tokens."""

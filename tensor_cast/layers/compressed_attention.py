@@ -11,7 +11,7 @@ from tensor_cast.errors import ModelingError
 from tensor_cast.layers.build import Build, shard
 from tensor_cast.layers.cache import LayerCache
 from tensor_cast.layers.indexer import score
-from tensor_cast.layers.linear import linear, row_parallel_linear
+from tensor_cast.layers.linear import linear, row_parallel_linear, scale_weights
 from tensor_cast.layers.norm import RMS_NORM_FLOPS, rms_norm
 from tensor_cast.layers.softmax_attention import (
     ROPE_FLOPS,
@@ -53,9 +53,10 @@ class Compressor:
         waiting = 2 * self.ratio * self.width
         return waiting + (2 * self.ratio * self.dim if self.overlap else 0)
 
-    def cache(self, dtype: str | None = None) -> LayerCache:
+    def cache(self) -> LayerCache:
         """One entry for every ``ratio`` tokens."""
-        return LayerCache("compressed", float(self.dim), tokens_per_entry=self.ratio, dtype=dtype)
+        formula = f"an entry of {self.dim} for {self.ratio} tokens"
+        return LayerCache("compressed", float(self.dim), tokens_per_entry=self.ratio, formula=formula)
 
     def forward(self, build: Build, x: Tensor, part: str) -> None:
         """Write the entries that the new tokens complete: on average a ``ratio``-th of them."""
@@ -146,6 +147,7 @@ class CompressedAttention:
             window=self.window,
             state_bytes=waiting * dtype_bytes("bfloat16"),
             beside=tuple(parts),
+            formula=f"a key of {self.head_dim} that is its own value, of the last {self.window} tokens",
         )
 
     def flops_per_context_token(self) -> float:
@@ -224,11 +226,15 @@ class CompressedAttention:
         rows = x.shape[0]
         k = self.heads * self.head_dim // self.o_groups
         latent = build.activation(rows, groups * self.o_lora_rank)
+        part = "attention.output_a"
+        # Stored in the scheme's format and expanded to the model's dtype for the product of each group.
+        weight = build.weight(part, (groups, k, self.o_lora_rank), scheme.weight_dtype)
+        scales = scale_weights(build, part, k, self.o_lora_rank, scheme, copies=(groups,))
         build.emit(
             MatMul(
                 name="batch_matmul",
-                part="attention.output_a",
-                inputs=(x, build.weight("attention.output_a", (groups, k, self.o_lora_rank), scheme.weight_dtype)),
+                part=part,
+                inputs=(x, weight, *scales),
                 outputs=(latent,),
                 m=rows,
                 k=k,

@@ -65,7 +65,7 @@ class TokenIndexer:
 
     def cache(self) -> LayerCache:
         """One index key a token on every rank."""
-        return LayerCache("index", elements_per_token=float(self.dim))
+        return LayerCache("index", elements_per_token=float(self.dim), formula=f"an index key of {self.dim}")
 
     def flops_per_context_token(self) -> float:
         """Score FLOPs of one new token for each token of context."""
@@ -117,7 +117,7 @@ class BlockIndexer:
 
     def cache(self) -> LayerCache:
         """One index key a token on every rank."""
-        return LayerCache("index", elements_per_token=float(self.dim))
+        return LayerCache("index", elements_per_token=float(self.dim), formula=f"an index key of {self.dim}")
 
     def flops_per_context_token(self) -> float:
         """Score FLOPs of one new token for each token of context."""

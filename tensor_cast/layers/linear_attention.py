@@ -179,7 +179,12 @@ class GatedDeltaNet:
         key_heads, heads = self._local(tp)
         recurrent = heads * self.key_dim * self.value_dim * dtype_bytes(self.state_dtype)
         channels = 2 * key_heads * self.key_dim + heads * self.value_dim
-        return LayerCache("state", state_bytes=recurrent + channels * (self.kernel - 1) * dtype_bytes(self.conv_dtype))
+        return LayerCache(
+            "state",
+            state_bytes=recurrent + channels * (self.kernel - 1) * dtype_bytes(self.conv_dtype),
+            formula=f"{heads} heads x {self.key_dim} x {self.value_dim} in {self.state_dtype}, and "
+            f"{channels} channels x {self.kernel - 1} taps in {self.conv_dtype}",
+        )
 
     def flops_per_context_token(self) -> float:
         """None: a token's cost does not depend on its context."""
@@ -282,7 +287,12 @@ class Mamba2:
         heads, groups = self._local(tp)
         ssm = heads * self.head_dim * self.state * dtype_bytes(self.state_dtype)
         channels = heads * self.head_dim + 2 * groups * self.state
-        return LayerCache("state", state_bytes=ssm + channels * (self.kernel - 1) * dtype_bytes(self.conv_dtype))
+        return LayerCache(
+            "state",
+            state_bytes=ssm + channels * (self.kernel - 1) * dtype_bytes(self.conv_dtype),
+            formula=f"{heads} heads x {self.head_dim} x {self.state} in {self.state_dtype}, and {channels} channels x "
+            f"{self.kernel - 1} taps in {self.conv_dtype}",
+        )
 
     def flops_per_context_token(self) -> float:
         """None: a token's cost does not depend on its context."""

@@ -52,6 +52,7 @@ class LatentAttention:
             elements_per_token=float(self.latent_dim),
             token_share=1.0 / dcp,
             beside=() if self.indexer is None else (self.indexer.cache(),),
+            formula=f"{self.kv_lora_rank} of the latent + {self.rope_dim} of the rotary key",
         )
 
     def flops_per_context_token(self) -> float:

@@ -157,6 +157,7 @@ class Config:
         self.where = where
         self.path = path
         self.read: set[str] = set()
+        self._settled: set[str] = set()
 
     def fail(self, key: str, expected: str) -> NoReturn:
         """Raise for the value of ``key``."""
@@ -252,6 +253,11 @@ class Config:
     def settled(self, *keys: str) -> None:
         """Mark keys as known and of no weight for this family."""
         self.read.update(keys)
+        self._settled.update(keys)
+
+    def used(self) -> tuple[str, ...]:
+        """Keys with a value that something has read for its weight, sorted."""
+        return tuple(sorted(key for key in self.read - self._settled if self.values.get(key) is not None))
 
     def _value(self, key: str, default: Any, expected: str) -> Any:
         if self.has(key):

@@ -94,6 +94,8 @@ class ModelFacts:
                 "attention_per_context_token": _whole(self.flops.attention_per_context_token),
                 "attention_per_context_token_beyond_windows": _whole(self.flops.attention_beyond_window),
             },
+            "caches": [entry for cache, layers in layer_caches(self.spec) for entry in _entries(cache, layers)],
+            "read_keys": list(self.spec.read_keys),
             "ignored_keys": list(self.spec.ignored_keys),
             "notes": list(self.spec.notes),
             "parts": [
@@ -179,6 +181,22 @@ def _cache_facts(cache: LayerCache, layers: int, dtype: str) -> Iterator[CacheFa
         yield CacheFacts(cache.kind, layers, cache.window, alone.bytes_per_token(dtype))
     for further in cache.beside:
         yield from _cache_facts(further, layers, dtype)
+
+
+def _entries(cache: LayerCache, layers: int) -> Iterator[dict[str, Any]]:
+    """What ``layers`` layers keep each, with how it comes about."""
+    if cache.formula:
+        yield {
+            "kind": cache.kind,
+            "layers": layers,
+            "formula": cache.formula,
+            "elements_per_entry": _whole(cache.elements_per_token),
+            "tokens_per_entry": cache.tokens_per_entry,
+            "window": cache.window,
+            "state_bytes": _whole(cache.state_bytes),
+        }
+    for further in cache.beside:
+        yield from _entries(further, layers)
 
 
 def _whole(value: float) -> float | int:

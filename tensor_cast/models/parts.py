@@ -74,8 +74,7 @@ def _nested_rotary_factor(config: Config) -> float:
 def latent_attention(config: Config, *, default_v_dim: int | None = None, **options: Any) -> LatentAttention:
     """Multi-head latent attention from DeepSeek's keys. A null ``q_lora_rank`` is a single query projection."""
     # num_key_value_heads equals the heads in every MLA config and decides nothing; nor does head_dim, which is derived.
-    for decided_elsewhere in ("num_key_value_heads", "head_dim", "qk_head_dim"):
-        config.has(decided_elsewhere)
+    config.settled("num_key_value_heads", "head_dim", "qk_head_dim")
     return LatentAttention(
         hidden=config.integer("hidden_size"),
         heads=config.integer("num_attention_heads"),
@@ -161,6 +160,7 @@ def spec(
         mtp_modules=mtp_modules,
         quantization=None if checkpoint is None else checkpoint.words,
         ignored_keys=(*ignored, *config.ignored()),
+        read_keys=config.used(),
         notes=notes,
         norm=norm,
         hyper=hyper,

@@ -22,8 +22,8 @@ class ModelSpec:
     multi-token-prediction module and ``mtp_modules`` how many the model ships. ``hyper`` are residual streams.
     ``vision_in_total`` says whether the published parameter count, that of the reference class, includes the encoder.
     ``checkpoint`` is the checkpoint's own quantisation and ``quantization`` the same in words. ``draft`` is a smaller
-    model that drafts tokens for this one. ``ignored_keys`` are config keys that the family does not know and that could
-    change the cost.
+    model that drafts tokens for this one. ``read_keys`` are the config keys that it follows from and ``ignored_keys``
+    those that the family does not know and that could change the cost.
     """
 
     name: str
@@ -39,6 +39,7 @@ class ModelSpec:
     quantization: str | None = None
     origin: str = ""
     ignored_keys: tuple[str, ...] = ()
+    read_keys: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
     norm: NormKind = "rms"
     hyper: HyperConnection | None = None

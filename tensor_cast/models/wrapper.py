@@ -63,7 +63,11 @@ def multimodal(
     config.settled(*SETTLED, *INHERITED)
     spec = language_model(inner, name)
     if nested:
-        spec = replace(spec, ignored_keys=(*config.ignored(), *(f"text_config.{key}" for key in spec.ignored_keys)))
+        spec = replace(
+            spec,
+            ignored_keys=(*config.ignored(), *(f"text_config.{key}" for key in spec.ignored_keys)),
+            read_keys=tuple(f"text_config.{key}" for key in spec.read_keys),
+        )
     spec = replace(spec, model_type=config.text("model_type", spec.model_type))
     if not config.has("vision_config"):
         return spec
@@ -79,6 +83,7 @@ def multimodal(
         image_rule=rule,
         vision_in_total=counted,
         ignored_keys=(*spec.ignored_keys, *ignored),
+        read_keys=(*spec.read_keys, *(f"vision_config.{key}" for key in outer.used())),
         notes=notes,
     )
 

@@ -170,3 +170,13 @@ def test_kimi_k3_is_refused_unless_it_is_asked_to_be_read_as_kimi_linear() -> No
 def test_tensor_parallel_sizes_that_do_not_divide_heads_are_refused() -> None:
     with pytest.raises(ModelingError, match="--tp-size 32 does not divide"):
         model_facts(read(QWEN3_NEXT), tp=32, deployment=Deployment())
+
+
+def test_what_is_kept_is_said_with_its_formula_and_the_keys_it_follows_from() -> None:
+    document = model_facts(read(QWEN3_NEXT)).to_dict()
+    assert [(entry["kind"], entry["layers"], entry["formula"]) for entry in document["caches"]] == [
+        ("state", 36, "32 heads x 128 x 128 in float32, and 8192 channels x 3 taps in float32"),
+        ("full", 12, "2 KV heads x (256 of keys + 256 of values)"),
+    ]
+    assert {"linear_num_value_heads", "full_attention_interval", "head_dim"} <= set(document["read_keys"])
+    assert "bos_token_id" not in document["read_keys"]
