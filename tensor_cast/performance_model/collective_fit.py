@@ -14,12 +14,16 @@ from tensor_cast.ops import CollectiveKind
 from tensor_cast.performance_model.collective_measurements import FloatArray, TierRows, sent_bytes
 from tensor_cast.quantity import Quantity
 
-SlopeOfGroup = Callable[[int], float]
-"""Seconds that each sent byte takes in a group of this size, by a model of the links."""
+Prior = Callable[[FloatArray, int], FloatArray]
+"""Seconds of messages [S], as the files count bytes, in a group of this size, by a model that knows no measurement."""
 
 # What the same kernel's time varies by from run to run. In the published A3 times a collective in a model and the same
 # one alone differ by 2 to 5 % from 1 MB up (data/ATLAS_800_A3_752T_128G_DIE/hccl/v8.5).
 REPEATABILITY = 0.05
+
+# How far the prior is believed: the analytic model's error of 90 % of the published A3 times, in round figures.
+PRIOR_ERROR = 0.35
+_PRIOR_BYTES = 2.0 ** np.arange(10, 30, 3)
 
 # Sizes must span this factor before their times tell a bandwidth: with two sizes a factor s apart, an error e of the
 # times becomes an error of about e (s + 1) / (s - 1) of the bandwidth, 8 % at s = 4.
@@ -27,6 +31,8 @@ _BANDWIDTH_SPAN = 4.0
 
 _MAX_PROTOCOLS = 3
 _MAX_CUTS = 24
+_CHOICES = [list(used) for count in (1, 2, 3) for used in combinations(range(3), count)]
+"""Which of latency, peer latency and time a byte a protocol has."""
 
 
 @dataclass(frozen=True)
@@ -80,33 +86,30 @@ class CollectiveFit:
         return seconds, latency
 
 
-def fit_collective(rows: TierRows, link_slope: SlopeOfGroup | None = None) -> CollectiveFit | None:
+def fit_collective(rows: TierRows, prior: Prior | None = None) -> CollectiveFit | None:
     """The protocols that explain measured times best, judged by relative error.
 
     Every split of the sizes into up to three ranges is tried; a range's three figures are found by least squares and
     are never negative. A figure or a step must pay for itself (Bayesian information criterion with the noise
-    ``REPEATABILITY``). Where the sizes of a range span less than a factor of four they tell no bandwidth, and
-    ``link_slope`` gives it; without that there is no model.
+    ``REPEATABILITY``). Where a group was not measured, further than a factor of four from any of its sizes, ``prior``
+    counts as a measurement with the error ``PRIOR_ERROR``. ``None`` when the sizes do not tell a bandwidth.
     """
     if not len(rows):
         return None
-    sizes = np.unique(rows.message_bytes)
-    cuts = _candidate_cuts(sizes)
+    evidence = _evidence(rows, prior)
+    sizes, firsts = np.unique(evidence.message_bytes, return_index=True)
+    starts = [*firsts.tolist(), len(evidence.message_bytes)]
     penalty = math.log(max(len(rows), 2))
 
     @cache
     def range_fit(start: int, end: int) -> tuple[float, Protocol] | None:
-        inside = (rows.message_bytes >= sizes[start]) & (
-            rows.message_bytes < (sizes[end] if end < len(sizes) else np.inf)
-        )
         from_bytes = 0.0 if start == 0 else math.sqrt(sizes[start - 1] * sizes[start])
-        return _fit_protocol(rows.select(inside), from_bytes, penalty, link_slope)
+        return _fit_protocol(evidence.between(starts[start], starts[end]), from_bytes, penalty)
 
     best: tuple[float, tuple[Protocol, ...]] | None = None
     for steps in range(_MAX_PROTOCOLS):
-        for chosen in combinations(cuts, steps):
-            edges = (0, *chosen, len(sizes))
-            fits = [range_fit(start, end) for start, end in pairwise(edges)]
+        for chosen in combinations(_candidate_cuts(sizes), steps):
+            fits = [range_fit(start, end) for start, end in pairwise((0, *chosen, len(sizes)))]
             found = [fit for fit in fits if fit is not None]
             if len(found) < len(fits):
                 continue
@@ -114,6 +117,45 @@ def fit_collective(rows: TierRows, link_slope: SlopeOfGroup | None = None) -> Co
             if best is None or score < best[0]:
                 best = score, tuple(protocol for _, protocol in found)
     return None if best is None else CollectiveFit(rows.kind, best[1])
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """Times of R messages, ordered by size, as equations: ``design`` [R, 3] times three figures is ``target`` [R].
+
+    An equation is divided by the message's time and by how far that is believed, so that residuals are relative errors
+    in units of the expected one.
+    """
+
+    message_bytes: FloatArray
+    group_size: FloatArray
+    design: FloatArray
+    target: FloatArray
+
+    def between(self, start: int, end: int) -> _Evidence:
+        """The rows from ``start`` up to ``end``."""
+        part = slice(start, end)
+        return _Evidence(self.message_bytes[part], self.group_size[part], self.design[part], self.target[part])
+
+
+def _evidence(rows: TierRows, prior: Prior | None) -> _Evidence:
+    """The measurements, and the prior where there are none near."""
+    sizes, groups = [rows.message_bytes], [rows.group_size.astype(np.float64)]
+    seconds, errors = [rows.duration_s], [np.full(len(rows), REPEATABILITY)]
+    if prior is not None:
+        for group in np.unique(rows.group_size).tolist():
+            measured = rows.of_group(group).message_bytes
+            distance = np.abs(np.log(_PRIOR_BYTES[:, None] / measured)).min(axis=1)
+            far = _PRIOR_BYTES[distance > math.log(_BANDWIDTH_SPAN)]
+            sizes.append(far)
+            groups.append(np.full(len(far), float(group)))
+            seconds.append(prior(far, group))
+            errors.append(np.full(len(far), PRIOR_ERROR))
+    order = np.argsort(np.concatenate(sizes), kind="stable")
+    size, group_size, duration, error = (np.concatenate(part)[order] for part in (sizes, groups, seconds, errors))
+    sent = np.asarray(sent_bytes(rows.kind, size, group_size), dtype=np.float64)
+    design = np.stack([np.ones(len(size)), group_size - 1.0, sent], axis=1) / (duration * error)[:, None]
+    return _Evidence(size, group_size, design, 1.0 / error)
 
 
 def _candidate_cuts(sizes: FloatArray) -> list[int]:
@@ -124,53 +166,34 @@ def _candidate_cuts(sizes: FloatArray) -> list[int]:
     return [int(position) for position in positions]
 
 
-def _fit_protocol(
-    rows: TierRows, from_bytes: float, penalty: float, link_slope: SlopeOfGroup | None
-) -> tuple[float, Protocol] | None:
-    """Cost and figures of the best protocol for these rows, or ``None`` when they do not determine one."""
-    spans = rows.message_bytes.max() / rows.message_bytes.min() >= _BANDWIDTH_SPAN
-    if len(np.unique(rows.message_bytes)) < 2 and from_bytes > 0.0:
+def _fit_protocol(evidence: _Evidence, from_bytes: float, penalty: float) -> tuple[float, Protocol] | None:
+    """Cost and figures of the best protocol for some rows, or ``None`` when they do not determine one.
+
+    Least squares without negative figures: of three, each choice of which are used is solved by normal equations.
+    """
+    if evidence.message_bytes[-1] / evidence.message_bytes[0] < _BANDWIDTH_SPAN:
         return None
-    sent = np.asarray(sent_bytes(rows.kind, rows.message_bytes, rows.group_size), dtype=np.float64)
-    slope = 0.0
-    if not spans:
-        if link_slope is None:
-            return None
-        slope = link_slope(int(rows.group_size.max()))
-    columns = [np.ones(len(rows)), rows.group_size - 1.0]
-    if spans:
-        columns.append(sent)
-    design = np.stack(columns, axis=1) / rows.duration_s[:, None]
-    target = 1.0 - slope * sent / rows.duration_s
-    several_groups = len(np.unique(rows.group_size)) > 1
+    scale = np.linalg.norm(evidence.design, axis=0)
+    design = evidence.design / scale
+    products, moments = design.T @ design, design.T @ evidence.target
+    total = float(evidence.target @ evidence.target)
+    several_groups = evidence.group_size.min() < evidence.group_size.max()
     best: tuple[float, FloatArray] | None = None
-    for used in _subsets(len(columns)):
-        if (1 in used and not several_groups) or len(used) > len(rows):
+    for used in _CHOICES:
+        if (1 in used and not several_groups) or len(used) > len(design):
             continue
-        figures = _least_squares(design, target, used)
-        if (figures < 0.0).any():
+        try:
+            solution = np.linalg.solve(products[np.ix_(used, used)], moments[used])
+        except np.linalg.LinAlgError:
             continue
-        error = design @ figures - target
-        cost = float(error @ error) / REPEATABILITY**2 + penalty * len(used)
+        if (solution < 0.0).any():
+            continue
+        cost = max(total - float(moments[used] @ solution), 0.0) + penalty * len(used)
         if best is None or cost < best[0]:
+            figures = np.zeros(len(scale))
+            figures[used] = solution / scale[used]
             best = cost, figures
     if best is None:
         return None
     cost, figures = best
-    return cost, Protocol(from_bytes, float(figures[0]), float(figures[1]), float(figures[2]) if spans else slope)
-
-
-@cache
-def _subsets(columns: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(used for count in range(columns + 1) for used in combinations(range(columns), count))
-
-
-def _least_squares(design: FloatArray, target: FloatArray, used: tuple[int, ...]) -> FloatArray:
-    """Figures of the columns ``used``, zero for the others."""
-    figures = np.zeros(design.shape[1])
-    if used:
-        part = design[:, used]
-        scale = np.linalg.norm(part, axis=0)
-        solution, *_ = np.linalg.lstsq(part / scale, target, rcond=None)
-        figures[list(used)] = solution / scale
-    return figures
+    return cost, Protocol(from_bytes, *figures.tolist())

@@ -17,7 +17,6 @@ from tensor_cast.performance_model.collective_measurements import (
     file_bytes,
     group_tier,
     measured_collectives,
-    sent_bytes,
     whole_bytes,
 )
 from tensor_cast.performance_model.collectives import collective_time, levels_of_group
@@ -31,8 +30,6 @@ MEASURED, INTERPOLATED, FITTED, ANALYTIC = COLLECTIVE_SOURCES = ("measured", "in
 
 MAPPING_FILE = "op_mapping.yaml"
 REFERENCE_KEY = "communication_data_ref"
-_LARGE_BYTES = (1e9, 2e9)
-"""Messages between which the analytic model's time is all bandwidth."""
 
 
 class CollectiveTimes:
@@ -95,15 +92,13 @@ class CollectiveTimes:
 
 
 def fit_with_links(rows: TierRows, device: DeviceProfile) -> CollectiveFit | None:
-    """The fit of ``rows``; a bandwidth that they do not tell is that of the device's links."""
+    """The fit of ``rows``; far from all of them the analytic model of the device's links has a say."""
 
-    def link_slope(group_size: int) -> float:
-        less, more = (float(analytic_seconds(rows.kind, size, group_size, device)) for size in _LARGE_BYTES)
-        sent = [float(sent_bytes(rows.kind, size, group_size)) for size in _LARGE_BYTES]
-        return (more - less) / (sent[1] - sent[0])
+    def prior(message_bytes: FloatArray, group_size: int) -> FloatArray:
+        return np.asarray(analytic_seconds(rows.kind, message_bytes, group_size, device), dtype=np.float64)
 
     fits_device = int(rows.group_size.max()) <= device.interconnect.device_count
-    return fit_collective(rows, link_slope if fits_device else None)
+    return fit_collective(rows, prior if fits_device else None)
 
 
 def analytic_seconds(kind: CollectiveKind, message_bytes: Quantity, group_size: int, device: DeviceProfile) -> Quantity:

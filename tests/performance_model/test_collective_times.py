@@ -38,9 +38,14 @@ def test_a_measured_size_has_the_measured_time(tmp_path: Path) -> None:
     assert time.total_s == pytest.approx(20e-6)
 
 
+def everywhere(groups: list[int], tier: int) -> list[str]:
+    """Rows from 1 KiB to 256 MiB, each four times the last, of 10 us and 100 GB/s sent."""
+    return [f"{4**p},{n},DT_BF16,{tier},{10 + 4**p * (n - 1) / 1e5},0" for n in groups for p in range(5, 15)]
+
+
 def test_between_sizes_on_the_fits_curve_the_curve_is_the_answer(tmp_path: Path) -> None:
-    # 10 us and 100 GB/s: 1e5, 1e6 and 1e7 bytes over 2 ranks take 11, 20 and 110 us, 4e6 take 50.
-    times = CollectiveTimes(A3, write(tmp_path, *(f"{10**e},2,DT_BF16,2,{10 + 10**e / 1e5},0" for e in (5, 6, 7))))
+    # 4e6 bytes of each of 2 ranks take 10 us and 40 us.
+    times = CollectiveTimes(A3, write(tmp_path, *everywhere([2], 2)))
     time, source = times.time(collective("all_gather", 8e6, 2))
     assert source == "interpolated"
     assert time.total_s == pytest.approx(50e-6)
@@ -48,18 +53,27 @@ def test_between_sizes_on_the_fits_curve_the_curve_is_the_answer(tmp_path: Path)
 
 
 def test_beyond_them_the_fit_goes_on(tmp_path: Path) -> None:
-    times = CollectiveTimes(A3, write(tmp_path, *(f"{10**e},2,DT_BF16,2,{10 + 10**e / 1e5},0" for e in (5, 6, 7))))
-    time, source = times.time(collective("all_gather", np.array([2e3, 2e9]), 2))
+    times = CollectiveTimes(A3, write(tmp_path, *everywhere([2], 2)))
+    time, source = times.time(collective("all_gather", np.array([200.0, 2e9]), 2))
     assert source == "fitted"
-    assert time.total_s == pytest.approx([10.01e-6, 10010e-6])
+    assert time.total_s == pytest.approx([10.001e-6, 10010e-6])
 
 
 def test_a_group_that_was_not_measured_has_the_fit_alone(tmp_path: Path) -> None:
-    # 10 us and 100 GB/s in a pod of 16 and of 8; a group of 4 sends 3 shares.
-    rows = [f"{size},{n},DT_BF16,1,{10 + size * (n - 1) / 1e5},0" for n in (8, 16) for size in (10**4, 10**5, 10**7)]
-    time, source = CollectiveTimes(A3, write(tmp_path, *rows)).time(collective("all_gather", 4e6, 4))
+    # 1e6 bytes to each of 3 others: 10 us and 30 us.
+    times = CollectiveTimes(A3, write(tmp_path, *everywhere([8, 16], 1)))
+    time, source = times.time(collective("all_gather", 4e6, 4))
     assert source == "fitted"
     assert time.total_s == pytest.approx(40e-6)
+
+
+def test_far_below_what_was_measured_the_links_keep_the_time_in_proportion(tmp_path: Path) -> None:
+    # From 1 MB up alone one could believe in 70 us of latency; the links start a message in less than 20 us.
+    rows = (f"{size},16,DT_BF16,1,{70 + size * 15 / 2e5},0" for size in (10**6, 10**7, 10**8))
+    times = CollectiveTimes(A3, write(tmp_path, *rows))
+    op = collective("all_gather", 16e3, 16)
+    time, _ = times.time(op)
+    assert time.total_s < 1.5 * collective_time(op, A3).total_s
 
 
 def test_a_sweep_is_priced_at_once_and_says_all_its_sources(tmp_path: Path) -> None:
