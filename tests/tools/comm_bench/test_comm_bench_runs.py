@@ -141,7 +141,7 @@ def test_torchrun_starts_it_by_its_path(tmp_path: Path) -> None:
         "--timeout-s",
         "30",
     ]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=29799"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     done = subprocess.run(
         [*launcher, generate_comm_microbench.__file__, *flags, "--output-csv", str(output)],
         capture_output=True,

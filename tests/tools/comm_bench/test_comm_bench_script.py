@@ -109,6 +109,14 @@ def test_its_variables_reach_the_sessions(tmp_path: Path) -> None:
     assert run.flag("resume") == [[]] * 3
 
 
+def test_a_node_that_does_not_come_is_said(tmp_path: Path) -> None:
+    silent = "echo 'DistStoreError: Timed out after 301 seconds waiting for clients. 1/2 clients joined.' >&2; exit 1"
+    run = start(tmp_path, torchrun=silent, NNODES="2", NODE_RANK="0", MASTER_ADDR="node0")
+    assert run.status == 1
+    assert len(run.calls) == 3
+    assert "not all 2 nodes met at node0 within 300 s: start this script on every node" in run.text
+
+
 @pytest.mark.parametrize(
     ("variables", "status", "words"),
     [

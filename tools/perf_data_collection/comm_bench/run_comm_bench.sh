@@ -51,6 +51,10 @@ session() {
     echo "note: $name: torchrun crashed while closing (exit status 139); all rows had been written."
     status=0
   fi
+  if [[ "$status" != 0 ]] && ((nnodes > 1)) && grep -qE 'clients joined|socket has timed out' "$log"; then
+    echo "error: not all $nnodes nodes met at $MASTER_ADDR within $timeout_s s: start this script on every node, with the" \
+      "same NNODES, NPROC, MASTER_ADDR and MASTER_PORT and a NODE_RANK of its own, and check that its ports are open." >&2
+  fi
   rm -f "$log"
   if [[ "$status" != 0 ]]; then
     echo "error: $name failed with exit status $status; the next session follows." >&2
