@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from cli import arguments as shared
+from cli import pipelines
 from cli.console import show
 from cli.parser import CommandParser, choice, whole_number
 from tensor_cast.quantization import ATTENTION_DTYPES, LINEAR_SCHEMES
@@ -24,6 +25,7 @@ examples:
   msmodeling models
   msmodeling models show Qwen/Qwen3-32B --context-length 32768 --tp-size 8
   msmodeling models show ./my-model/config.json --json
+  msmodeling models show Wan-AI/Wan2.2-T2V-A14B-Diffusers --height 480 --width 832 --frame-num 81
 """
 
 
@@ -81,6 +83,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="tokens of a KV cache block; a sequence occupies whole blocks (default: 1)",
     )
     shared.add_reading_arguments(details)
+    pipelines.add_size_arguments(details)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -128,7 +131,7 @@ def _row(model_id: str) -> CatalogRow:
 
     loaded = load_config(model_id)
     if loaded.pipeline is not None:
-        return CatalogRow(model_id, f"{loaded.config.get('_class_name', 'diffusers pipeline')}")
+        return pipelines.catalog_row(loaded)
     try:
         spec = read_spec(loaded.config, name=model_id, where=model_id)
         counted = count_parameters(spec)
@@ -140,7 +143,12 @@ def _row(model_id: str) -> CatalogRow:
 def _show(arguments: argparse.Namespace) -> None:
     from tensor_cast.models import load_spec
     from tensor_cast.models.facts import model_facts
+    from tensor_cast.models.source import load_config
 
+    loaded = load_config(arguments.model, remote_source=arguments.remote_source)
+    if loaded.pipeline is not None:
+        pipelines.show_pipeline(arguments, loaded)
+        return
     spec = load_spec(arguments.model, family=arguments.model_family, remote_source=arguments.remote_source)
     facts = model_facts(
         spec,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tensor_cast.devices.profile import DeviceProfile
+from tensor_cast.models.diffusion.facts import VideoTokens
 from tensor_cast.models.diffusion.pipeline import Pipeline
 from tensor_cast.quantity import Quantity
 from tensor_cast.timed_kernels import CollectiveEstimate, KernelEstimate, TimedKernels
@@ -88,15 +89,6 @@ class VideoMemory:
     def fits(self) -> Quantity:
         """Whether it fits: a bool, or an array of them."""
         return np.greater_equal(self.available_bytes, 0.0)
-
-
-@dataclass(frozen=True)
-class VideoTokens:
-    """Tokens of one sample: of the output, beside it (text, images), and of the output on one rank, padded."""
-
-    video: Quantity
-    text: Quantity
-    per_rank: Quantity
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

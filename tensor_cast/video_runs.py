@@ -16,6 +16,7 @@ from tensor_cast.models.diffusion.pipeline import Pipeline
 from tensor_cast.models.diffusion.schedule import ForwardKind, forward_kinds, high_noise_steps
 from tensor_cast.models.diffusion.vae import Vae
 from tensor_cast.ops import Op, total_bytes
+from tensor_cast.performance_model.timing import Timer
 from tensor_cast.pricing import collectives, price
 from tensor_cast.quantity import Quantity
 from tensor_cast.video_deployment import VideoDeployment, VideoParallelism
@@ -28,6 +29,14 @@ GUIDANCE_FLOPS = 3.0
 
 
 @dataclass(frozen=True)
+class Pricer:
+    """What times kernels: a performance model of a device."""
+
+    device: DeviceProfile
+    timer: Timer
+
+
+@dataclass(frozen=True)
 class Denoising:
     """Runs of the denoising stage, weights of each denoiser and what the step cache keeps."""
 
@@ -36,9 +45,7 @@ class Denoising:
     cache_bytes: Quantity
 
 
-def text_runs(
-    pipeline: Pipeline, workload: VideoWorkload, deployment: VideoDeployment, device: DeviceProfile
-) -> list[Run]:
+def text_runs(pipeline: Pipeline, workload: VideoWorkload, deployment: VideoDeployment, pricer: Pricer) -> list[Run]:
     """Each text encoder once, over all prompts."""
     prompts = workload.batch_size * workload.prompts
     return [
@@ -47,7 +54,7 @@ def text_runs(
             name,
             encoder.graph(prompts, workload.seq_len, dtype=deployment.dtype, fused=deployment.compile),
             1.0,
-            device,
+            pricer,
         )
         for name, encoder in pipeline.text_encoders
     ]
@@ -58,7 +65,7 @@ def denoise_runs(
     workload: VideoWorkload,
     deployment: VideoDeployment,
     parallel: VideoParallelism,
-    device: DeviceProfile,
+    pricer: Pricer,
 ) -> Denoising:
     """Runs of all denoisers and of the solver."""
     forwards = workload.prompts // parallel.cfg
@@ -81,13 +88,13 @@ def denoise_runs(
                     ranks=parallel.ulysses,
                     deployment=deployment,
                 )
-                timed[key] = _run("denoise", name, graph, 1.0, device)
+                timed[key] = _run("denoise", name, graph, 1.0, pricer)
                 cache_bytes = np.maximum(cache_bytes, _kept_bytes(graph) * forwards)
             weights.setdefault(name, timed[key].weight_bytes)
             if happens:
                 runs.append(replace(timed[key], name=_forward_name(name, kind), repeats=kind.steps * forwards))
     solver = _solver_graph(pipeline, workload, deployment, parallel)
-    runs.append(_run("denoise", "solver", solver, workload.sample_step, device))
+    runs.append(_run("denoise", "solver", solver, workload.sample_step, pricer))
     return Denoising(tuple(runs), weights, cache_bytes)
 
 
@@ -135,9 +142,7 @@ def _solver_graph(
     return graph
 
 
-def vae_runs(
-    pipeline: Pipeline, workload: VideoWorkload, deployment: VideoDeployment, device: DeviceProfile
-) -> list[Run]:
+def vae_runs(pipeline: Pipeline, workload: VideoWorkload, deployment: VideoDeployment, pricer: Pricer) -> list[Run]:
     """Encoding of given images, where the pipeline takes any, and decoding of the result."""
     vae = pipeline.vae
     if vae is None:
@@ -151,7 +156,7 @@ def vae_runs(
     return [
         run
         for decode, size, count in passes
-        for run in _passes(vae, size, count, workload, deployment, device, decode=decode)
+        for run in _passes(vae, size, count, workload, deployment, pricer, decode=decode)
     ]
 
 
@@ -161,7 +166,7 @@ def _passes(
     count: float,
     workload: VideoWorkload,
     deployment: VideoDeployment,
-    device: DeviceProfile,
+    pricer: Pricer,
     *,
     decode: bool,
 ) -> list[Run]:
@@ -175,21 +180,21 @@ def _passes(
         )
         name = f"vae.{'decode' if decode else 'encode'}"
         name = f"{name} (tile)" if tiling is not None else name if one.first else f"{name} (next frames)"
-        runs.append(_run("vae", name, graph, one.count * count, device))
+        runs.append(_run("vae", name, graph, one.count * count, pricer))
     return runs
 
 
-def _run(stage: Stage, name: str, graph: Graph, repeats: Quantity, device: DeviceProfile) -> Run:
+def _run(stage: Stage, name: str, graph: Graph, repeats: Quantity, pricer: Pricer) -> Run:
     kernels = [
         replace(kernel, block=f"{name}: {kernel.block}", op=replace(kernel.op, part=_reported_part(stage, kernel.op)))
-        for kernel in price(graph, device)
+        for kernel in price(graph, pricer.device, pricer.timer)
     ]
     return Run(
         kernels=tuple(kernels),
         stage=stage,
         name=name,
         repeats=repeats,
-        collectives=tuple(collectives(graph, device)),
+        collectives=tuple(collectives(graph, pricer.device, pricer.timer)),
         peak_bytes=graph.peak_activation_bytes(),
         matrix_flops=matrix_flops(graph),
         weight_bytes=weight_bytes(graph),

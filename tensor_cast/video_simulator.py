@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.dtypes import dtype_bytes
 from tensor_cast.errors import ModelingError, did_you_mean
-from tensor_cast.models.diffusion.counts import flops_per_forward, pipeline_parameters
+from tensor_cast.models.diffusion.counts import pipeline_parameters
+from tensor_cast.models.diffusion.facts import flops_per_forward, video_tokens
 from tensor_cast.models.diffusion.pipeline import Pipeline
-from tensor_cast.pricing import check_world, device_profile
-from tensor_cast.quantity import Quantity, ceil_div
+from tensor_cast.pricing import check_world, device_profile, performance_timer
+from tensor_cast.quantity import Quantity
 from tensor_cast.video_deployment import VideoDeployment
 from tensor_cast.video_estimate import (
     STAGES,
@@ -21,10 +23,9 @@ from tensor_cast.video_estimate import (
     Stage,
     VideoEstimate,
     VideoMemory,
-    VideoTokens,
     repeated,
 )
-from tensor_cast.video_runs import Denoising, denoise_runs, text_runs, vae_runs
+from tensor_cast.video_runs import Denoising, Pricer, denoise_runs, text_runs, vae_runs
 from tensor_cast.video_workload import VideoWorkload
 
 
@@ -36,6 +37,9 @@ def simulate_video(
     deployment: VideoDeployment | None = None,
     stages: Sequence[str] = STAGES,
     reserved_bytes: float = 0.0,
+    performance_model: str = "analytic",
+    database: str | Path | None = None,
+    interpolate: bool = True,
 ) -> VideoEstimate:
     """Time and memory of a whole generation.
 
@@ -46,6 +50,10 @@ def simulate_video(
         deployment: parallel sizes, quantisation, caching; by default one device, unquantised.
         stages: what is priced, of ``STAGES``; ``denoise`` always is.
         reserved_bytes: memory that something else keeps on each device.
+        performance_model: where kernel times come from: ``analytic``, or ``profiling`` for measured times where a
+            database has them.
+        database: directory of measured times; by default the one of the device that comes with the package.
+        interpolate: whether measured times also answer for sizes near the measured ones.
 
     Raises:
         ModelingError: the request has no answer; the message says why.
@@ -59,13 +67,14 @@ def simulate_video(
     parallel = deployment.parallelism(use_cfg=workload.use_cfg, heads=pipeline.denoiser.heads)
     pipeline.check_ulysses(parallel.ulysses)
     _check_cache(pipeline, deployment)
+    pricer = Pricer(profile, performance_timer(profile, performance_model, database, interpolate=interpolate))
     runs: list[Run] = []
     if "text" in chosen:
-        runs += text_runs(pipeline, workload, deployment, profile)
-    denoising = denoise_runs(pipeline, workload, deployment, parallel, profile)
+        runs += text_runs(pipeline, workload, deployment, pricer)
+    denoising = denoise_runs(pipeline, workload, deployment, parallel, pricer)
     runs += denoising.runs
     if "vae" in chosen:
-        runs += vae_runs(pipeline, workload, deployment, profile)
+        runs += vae_runs(pipeline, workload, deployment, pricer)
     all_runs = tuple(runs)
     parameters = pipeline_parameters(pipeline)
     return VideoEstimate(
@@ -82,17 +91,6 @@ def simulate_video(
         flops_per_forward=flops_per_forward(pipeline, workload),
         memory=_memory(deployment, denoising, parameters, all_runs, chosen, reserved_bytes, profile),
         warnings=tuple(_warnings(pipeline, workload, deployment, chosen)),
-    )
-
-
-def video_tokens(pipeline: Pipeline, workload: VideoWorkload, ranks: int) -> VideoTokens:
-    """Tokens of one sample."""
-    own = pipeline.video_tokens(workload)
-    with_references = own + pipeline.reference_tokens(workload)
-    return VideoTokens(
-        video=own,
-        text=pipeline.denoiser.condition_tokens(workload.seq_len),
-        per_rank=ceil_div(with_references, ranks),
     )
 
 

@@ -41,6 +41,7 @@ def add_arguments(parser: CommandParser, *, video: bool) -> None:
     parser.add_argument_group("kernels").add_argument(
         "--compile", action="store_true", help="fuse kernels as a serving engine's graph mode does (default: eager)"
     )
+    shared.add_performance_model_arguments(parser)
     shared.add_output_arguments(parser)
 
 
@@ -210,6 +211,7 @@ def run(arguments: argparse.Namespace, *, video: bool) -> int:
     logging.basicConfig(level=arguments.log_level, format="%(levelname)s %(message)s", stream=sys.stderr, force=True)
     _read_resolution(arguments)
     _require(arguments, video=video)
+    shared.check_performance_model(arguments)
     _check_outputs(arguments)
     from tensor_cast.models.diffusion.reader import load_pipeline
     from tensor_cast.video_simulator import simulate_video
@@ -230,6 +232,9 @@ def run(arguments: argparse.Namespace, *, video: bool) -> int:
         deployment=_deployment(arguments, pipeline),
         stages=arguments.stages,
         reserved_bytes=arguments.reserved_memory_gb * shared.GB,
+        performance_model=arguments.performance_model,
+        database=arguments.profiling_database_path,
+        interpolate=not arguments.disable_profiling_interpolation,
     )
     remedies: tuple[VideoRemedy, ...] = ()
     if not estimate.fits:
@@ -278,16 +283,9 @@ def _require(arguments: argparse.Namespace, *, video: bool) -> None:
 
 def _known(*, video: bool) -> list[str]:
     """Catalog ids of the pipelines that this command takes."""
-    from tensor_cast.models.catalog import catalog_ids, find
-    from tensor_cast.models.diffusion.reader import DENOISERS, VIDEO_CLASSES
+    from tensor_cast.models.diffusion.reader import makes_video, pipeline_ids
 
-    names = []
-    for model_id in catalog_ids():
-        entry = find(model_id)
-        found = entry.pipeline["transformer"]["_class_name"] if entry is not None and entry.pipeline else None
-        if found in DENOISERS and (found in VIDEO_CLASSES) == video:
-            names.append(model_id)
-    return names
+    return [model_id for model_id in pipeline_ids() if makes_video(model_id) == video]
 
 
 def _check_outputs(arguments: argparse.Namespace) -> None:

@@ -89,7 +89,7 @@ def test_windows_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("show", "Wan-AI/Wan2.1-T2V-14B-Diffusers"), "is a diffusion pipeline"),
+        (("show", "Lightricks/LTX-Video"), "LTXVideoTransformer3DModel' is of no known family"),
         (("show", "Qwen/Qwen3-8B", "--tp-size", "3"), "--tp-size 3 does not divide"),
         (("show", "Qwen/Qwen3-8B", "--context-length", "0"), "--context-length must be a whole number of at least 1"),
         (("show",), "the following arguments are required: ID_OR_PATH"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tensor_cast.graph import Graph
 from tensor_cast.layers.conv import ComponentBuild
 from tensor_cast.layers.dit import DenoiserBuild
@@ -11,7 +13,6 @@ from tensor_cast.models.diffusion.text_encoders import graph_parameters
 from tensor_cast.models.diffusion.vae import Pass, Vae
 from tensor_cast.quantity import Quantity
 from tensor_cast.video_deployment import VideoDeployment
-from tensor_cast.video_workload import VideoWorkload
 
 
 def denoiser_graph(
@@ -43,15 +44,6 @@ def weight_bytes(graph: Graph) -> Quantity:
     return sum((w.bytes * block.weight_copies for block in graph.blocks for w in block.weights()), start=0.0)
 
 
-def flops_per_forward(pipeline: Pipeline, workload: VideoWorkload) -> Quantity:
-    """Matrix FLOPs of one forward of one denoiser over the batch, on one rank and in full."""
-    request = pipeline.denoiser_input(workload)
-    plain = VideoDeployment()
-    return matrix_flops(
-        denoiser_graph(pipeline.denoiser, request, batch=workload.batch_size, ranks=1, deployment=plain)
-    )
-
-
 def denoiser_parameters(denoiser: Denoiser) -> int:
     """Parameters of a denoiser."""
     patch = denoiser.patch
@@ -59,15 +51,26 @@ def denoiser_parameters(denoiser: Denoiser) -> int:
     return graph_parameters(denoiser_graph(denoiser, smallest, batch=1.0, ranks=1, deployment=VideoDeployment()))
 
 
-def vae_parameters(vae: Vae) -> tuple[int, int]:
-    """Parameters of an autoencoder's encoder and decoder, quantising convolutions counted with their side."""
+@dataclass(frozen=True)
+class VaeParameters:
+    """Parameters of an autoencoder; ``total`` has the convolutions between its sides and the latent too."""
+
+    encoder: int
+    decoder: int
+    total: int
+
+
+def vae_parameters(vae: Vae) -> VaeParameters:
+    """Parameters of an autoencoder."""
     # A run that is not the first has the layers that the first leaves out too.
     run = Pass(Latent(1.0, 1.0, 1.0), 1.0, first=False)
-    encoder, decoder = (
-        graph_parameters(vae_graph(vae, run, decode=decode, batch=1.0, dtype="bfloat16", fused=False))
-        for decode in (False, True)
-    )
-    return encoder, decoder
+    counts = {"encoder": 0, "decoder": 0, "quant": 0, "post_quant": 0}
+    for decode in (False, True):
+        graph = vae_graph(vae, run, decode=decode, batch=1.0, dtype="bfloat16", fused=False)
+        for block in graph.blocks:
+            for weight in block.weights():
+                counts[weight.name.split(".")[0]] += int(weight.elements)
+    return VaeParameters(counts["encoder"], counts["decoder"], sum(counts.values()))
 
 
 def pipeline_parameters(pipeline: Pipeline) -> dict[str, int]:
@@ -79,5 +82,5 @@ def pipeline_parameters(pipeline: Pipeline) -> dict[str, int]:
     parameters = {name: counted[denoiser] for name, denoiser in pipeline.denoisers}
     parameters |= {name: encoder.parameters for name, encoder in pipeline.text_encoders}
     if pipeline.vae is not None:
-        parameters["vae"] = sum(vae_parameters(pipeline.vae))
+        parameters["vae"] = vae_parameters(pipeline.vae).total
     return parameters

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tensor_cast.errors import ModelingError
+from tensor_cast.models import catalog
 from tensor_cast.models.config import Config
 from tensor_cast.models.config_file import read_config_file
 from tensor_cast.models.diffusion.cogvideox import cogvideox
@@ -145,7 +147,36 @@ def load_pipeline(model: str, *, remote_source: str = "huggingface") -> Pipeline
     Raises:
         ModelingError: it is not found, is no diffusion pipeline, or its configs cannot be used.
     """
+    _refuse_part_of_a_name(model)
     return read_pipeline(load_config(model, remote_source=remote_source))
+
+
+def pipeline_ids() -> list[str]:
+    """Catalog ids of the pipelines whose family is known."""
+    found = []
+    for model_id in catalog.catalog_ids():
+        entry = catalog.find(model_id)
+        components = entry.pipeline if entry is not None else None
+        if components and components.get("transformer", {}).get("_class_name") in DENOISERS:
+            found.append(model_id)
+    return found
+
+
+def makes_video(model_id: str) -> bool:
+    """Whether the pipeline of a catalog id makes videos."""
+    entry = catalog.find(model_id)
+    components = (entry.pipeline if entry is not None else None) or {}
+    return components.get("transformer", {}).get("_class_name") in VIDEO_CLASSES
+
+
+def _refuse_part_of_a_name(model: str) -> None:
+    """List the pipelines whose ids have all words of a name that is neither an id, nor an alias, nor a path."""
+    words = re.split(r"[\s_-]+", model.strip().casefold())
+    if "/" in model or not any(words) or Path(model).exists() or catalog.find(model) is not None:
+        return
+    fitting = [model_id for model_id in pipeline_ids() if all(word in model_id.casefold() for word in words)]
+    if fitting:
+        raise ModelingError(f"{model!r} is no model's name, but part of these: use one of {', '.join(fitting)}.")
 
 
 def read_pipeline(loaded: LoadedConfig) -> Pipeline:
