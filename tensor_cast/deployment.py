@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensor_cast.dtypes import ACTIVATION_DTYPES, canonical_dtype
-from tensor_cast.errors import ModelingError
+from tensor_cast.errors import ModelingError, did_you_mean
 from tensor_cast.quantization import LinearScheme, attention_dtype, linear_scheme
 
 CHECKPOINT = "CHECKPOINT"
 """``--quantize-linear-action`` that takes each module's quantisation from the model's config."""
+
+
+ENGINES = ("none", "vllm", "vllm-ascend", "sglang", "trtllm", "mindie")
+"""Serving engines whose own time a step is known; ``none`` adds nothing."""
+EXECUTIONS = ("graph", "eager")
+"""How kernels are launched: as a captured graph, or one by one by the host."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,8 @@ class Deployment:
         dtype: format of hidden states and of unquantised weights; ``None``: the model's own.
         compile: fuse kernels as a serving engine's graph mode does.
         block_size: tokens of a KV cache block; sequences occupy whole blocks.
+        engine: serving engine whose own time is added to each step (``ENGINES``).
+        execution: ``graph``, or ``eager`` where the host launches kernels one by one and may not keep up.
     """
 
     world_size: int = 1
@@ -109,6 +117,8 @@ class Deployment:
     enable_matmul_allreduce: bool = False
     enable_dispatch_ffn_combine: bool = False
     block_size: int = 1
+    engine: str = "none"
+    execution: str = "graph"
 
     def __post_init__(self) -> None:
         sizes = [name for name in self.__dataclass_fields__ if name.endswith("_size")]
@@ -123,6 +133,11 @@ class Deployment:
         if self.quantize_non_expert_linear is not None:
             linear_scheme(self.quantize_non_expert_linear)
         attention_dtype(self.quantize_attention)
+        for value, name, known in ((self.engine, "engine", ENGINES), (self.execution, "execution", EXECUTIONS)):
+            if value not in known:
+                raise ModelingError(
+                    f"Unknown {name} {value!r}: one of {', '.join(known)}.{did_you_mean(str(value), known)}"
+                )
         if self.dtype is not None:
             name = canonical_dtype(self.dtype)
             if name not in ACTIVATION_DTYPES:

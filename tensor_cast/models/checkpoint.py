@@ -263,7 +263,7 @@ def _modelopt(config: Config) -> CheckpointQuantization:
     layers: dict[str, Any] = config.child("quantized_layers").values
     for module, entry in layers.items():
         name = entry.get("quant_algo") if isinstance(entry, dict) else None
-        if name not in MODELOPT_SCHEMES:
+        if not isinstance(name, str) or name not in MODELOPT_SCHEMES:
             config.fail("quantized_layers", f"an object whose quant_algo is one of {', '.join(MODELOPT_SCHEMES)}")
         by_algorithm.setdefault(name, set()).add(module)
     rules = tuple(Rule(frozenset(modules), MODELOPT_SCHEMES[name]) for name, modules in by_algorithm.items())

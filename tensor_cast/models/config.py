@@ -223,6 +223,13 @@ class Config:
             self.fail(key, "a list" if length is None else f"a list of {length} entries")
         return value
 
+    def indices(self, key: str, count: int) -> list[int] | None:
+        """A list of whole numbers below ``count``, each the index of a layer; ``None`` where absent."""
+        values = self.items(key)
+        if values is not None and any(type(value) is not int or not 0 <= value < count for value in values):
+            self.fail(key, f"a list of layers from 0 to {count - 1}")
+        return values
+
     def child(self, key: str) -> Config:
         """The object under ``key``."""
         value = self._value(key, _REQUIRED, "an object")

@@ -15,11 +15,13 @@ def llama4_text(config: Config, name: str) -> ModelSpec:
     count = config.integer("num_hidden_layers")
     chunk = config.integer("attention_chunk_size", 8192)
     step = config.integer("interleave_moe_layer_step", 1)
-    sparse_layers = config.items("moe_layers")
+    sparse_layers = config.indices("moe_layers", count)
     sparse = set(range(step - 1, count, step) if sparse_layers is None else sparse_layers)
     # Every fourth layer attends to everything and has no rotary embedding (Llama4TextConfig.no_rope_layers).
     interval = config.integer("no_rope_layer_interval", 4)
-    rotary = config.items("no_rope_layers") or [int((index + 1) % interval != 0) for index in range(count)]
+    rotary = config.items("no_rope_layers", None if config.values.get("no_rope_layers") == [] else count) or [
+        int((index + 1) % interval != 0) for index in range(count)
+    ]
     default = [parts.CHUNKED if flag else parts.FULL for flag in rotary]
     kinds = parts.layer_types(config, count, default)
     bias = config.boolean("attention_bias", False)

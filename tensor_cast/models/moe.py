@@ -74,7 +74,7 @@ def mixtral(config: Config, name: str) -> ModelSpec:
 def qwen_sparse_layers(config: Config) -> Callable[[int], bool]:
     """Which layers of a Qwen model have experts."""
     step = config.integer("decoder_sparse_step", 1)
-    dense = set(config.items("mlp_only_layers") or ())
+    dense = set(config.indices("mlp_only_layers", config.integer("num_hidden_layers")) or ())
     return lambda index: index not in dense and (index + 1) % step == 0
 
 

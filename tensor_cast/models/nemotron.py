@@ -128,6 +128,8 @@ def _layer(config: Config, kind: str) -> DecoderLayer:
 
 
 def _mamba(config: Config) -> Mamba2:
+    if config.integer("mamba_num_heads") % config.integer("n_groups"):
+        config.fail("mamba_num_heads", f"a multiple of the {config.integer('n_groups')} groups (n_groups)")
     return Mamba2(
         hidden=config.integer("hidden_size"),
         heads=config.integer("mamba_num_heads"),

@@ -57,7 +57,8 @@ def qwen2_5_vl(config: Config, text_hidden: int) -> Described:
     hidden, heads = config.integer("hidden_size", 1280), config.integer("num_heads", 16)
     merge, patch = config.integer("spatial_merge_size", 2), config.integer("patch_size", 14)
     depth = config.integer("depth", 32)
-    full = config.items("fullatt_block_indexes") or [7, 15, 23, 31]
+    full = config.indices("fullatt_block_indexes", depth)
+    window = config.integer("window_size", 112, minimum=patch * merge)
     encoder = VisionEncoder(
         hidden=hidden,
         depth=depth,
@@ -69,8 +70,8 @@ def qwen2_5_vl(config: Config, text_hidden: int) -> Described:
         mlp="gated",
         norm="rms",
         # Windows are whole merged patches: 112 pixels are 4 x 4 of them, 8 x 8 patches.
-        window=config.integer("window_size", 112) // (patch * merge) * merge,
-        full_layers=tuple(index for index in full if index < depth),
+        window=window // (patch * merge) * merge,
+        full_layers=tuple(range(7, depth, 8) if full is None else full),
     )
     return encoder, SmartResize(patch, merge, *QWEN2_VL_PIXELS)
 

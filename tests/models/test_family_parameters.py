@@ -119,6 +119,83 @@ def test_parameters_of_the_catalog(model: str, total: int, active: int, vision: 
     assert (parameters.total, parameters.active, parameters.vision) == (total, active, vision)
 
 
+GEMMA_7B = {
+    "model_type": "gemma",
+    "hidden_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "head_dim": 256,
+    "intermediate_size": 24576,
+    "vocab_size": 256000,
+}
+COMMAND_R = {
+    "model_type": "cohere",
+    "hidden_size": 8192,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 64,
+    "intermediate_size": 22528,
+    "vocab_size": 256000,
+    "logit_scale": 0.0625,
+}
+QWEN2_VL_7B = {
+    "model_type": "qwen2_vl",
+    "hidden_size": 3584,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "intermediate_size": 18944,
+    "vocab_size": 152064,
+    "tie_word_embeddings": False,
+    "vision_config": {
+        "depth": 32,
+        "embed_dim": 1280,
+        "mlp_ratio": 4,
+        "num_heads": 16,
+        "hidden_size": 3584,
+        "patch_size": 14,
+    },
+}
+GLM_41V_9B = {
+    "model_type": "glm4v",
+    "text_config": {
+        "model_type": "glm4v_text",
+        "hidden_size": 4096,
+        "num_hidden_layers": 40,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 2,
+        "intermediate_size": 13696,
+        "vocab_size": 151552,
+        "attention_bias": True,
+    },
+    "vision_config": {
+        "hidden_size": 1536,
+        "depth": 24,
+        "num_heads": 12,
+        "intermediate_size": 13696,
+        "out_hidden_size": 4096,
+        "image_size": 336,
+        "patch_size": 14,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "total"),
+    [
+        (GEMMA_7B, 8_537_680_896),
+        (COMMAND_R, 34_980_831_232),
+        (QWEN2_VL_7B, 8_291_375_616),
+        (GLM_41V_9B, 10_292_777_472),
+    ],
+)
+def test_parameters_of_models_beyond_the_catalog(config: dict[str, object], total: int) -> None:
+    spec = read_spec(config, name="model", where="config.json")
+    assert count_parameters(spec).total == total
+    assert spec.ignored_keys == ()
+
+
 def test_every_catalog_model_is_read_and_its_keys_are_known() -> None:
     refused, ignored = [], {}
     for model in catalog.catalog_ids():
