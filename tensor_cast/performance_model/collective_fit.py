@@ -23,6 +23,8 @@ REPEATABILITY = 0.05
 
 # How far the prior is believed: the analytic model's error of 90 % of the published A3 times, in round figures.
 PRIOR_ERROR = 0.35
+_OTHER_LINKS = 2.0
+"""A prior that is off by this factor is not believed; measurements alone are, if they tell a bandwidth."""
 _PRIOR_BYTES = 2.0 ** np.arange(10, 30, 3)
 
 # Sizes must span this factor before their times tell a bandwidth: with two sizes a factor s apart, an error e of the
@@ -92,10 +94,15 @@ def fit_collective(rows: TierRows, prior: Prior | None = None) -> CollectiveFit 
     Every split of the sizes into up to three ranges is tried; a range's three figures are found by least squares and
     are never negative. A figure or a step must pay for itself (Bayesian information criterion with the noise
     ``REPEATABILITY``). Where a group was not measured, further than a factor of four from any of its sizes, ``prior``
-    counts as a measurement with the error ``PRIOR_ERROR``. ``None`` when the sizes do not tell a bandwidth.
+    counts as a measurement with the error ``PRIOR_ERROR``, unless it is plainly of other links. ``None`` when the sizes
+    do not tell a bandwidth.
     """
     if not len(rows):
         return None
+    if prior is not None and not _knows_the_links(rows, prior):
+        alone = fit_collective(rows)
+        if alone is not None:
+            return alone
     evidence = _evidence(rows, prior)
     sizes, firsts = np.unique(evidence.message_bytes, return_index=True)
     starts = [*firsts.tolist(), len(evidence.message_bytes)]
@@ -156,6 +163,13 @@ def _evidence(rows: TierRows, prior: Prior | None) -> _Evidence:
     sent = np.asarray(sent_bytes(rows.kind, size, group_size), dtype=np.float64)
     design = np.stack([np.ones(len(size)), group_size - 1.0, sent], axis=1) / (duration * error)[:, None]
     return _Evidence(size, group_size, design, 1.0 / error)
+
+
+def _knows_the_links(rows: TierRows, prior: Prior) -> bool:
+    """Whether the prior's typical error leaves it believable: otherwise it is of other links than were measured."""
+    groups = [rows.of_group(group) for group in np.unique(rows.group_size).tolist()]
+    ratios = [group.duration_s / prior(group.message_bytes, int(group.group_size[0])) for group in groups]
+    return 1.0 / _OTHER_LINKS < float(np.median(np.concatenate(ratios))) < _OTHER_LINKS
 
 
 def _candidate_cuts(sizes: FloatArray) -> list[int]:

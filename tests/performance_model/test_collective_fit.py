@@ -133,6 +133,14 @@ def test_far_from_all_measurements_the_prior_has_a_say() -> None:
     assert fit_collective(measured) is None
 
 
+def test_a_prior_of_other_links_is_not_asked() -> None:
+    # 1 to 4 MB at 1 GB/s; the prior says 100 GB/s.
+    measured = TierRows("all_reduce", np.array([1e6, 4e6]), np.array([2, 2]), np.array([1e-3, 4e-3]))
+    fit = fit_collective(measured, links)
+    assert fit is not None
+    assert fit.time(np.array([1e3, 1e9]), 2) == pytest.approx([1e-6, 1.0])
+
+
 def test_near_measurements_the_prior_has_none() -> None:
     # Measured from 1 KiB to 512 MiB, a factor of ten from the prior.
     truth = CollectiveFit("all_reduce", (Protocol(0.0, 7e-6, 0.0, 1e-10),))
