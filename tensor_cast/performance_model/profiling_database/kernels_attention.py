@@ -182,7 +182,7 @@ def _one_sequence(c: Coordinates, columns: Columns) -> Coordinates:
 
 RING_ATTENTION = Kernel(
     types=("RINGMLAPrefillBF16Kernel",),
-    layouts=layouts("t,h,d:x ; t,h,r:x ; keys,h,d:x ; keys,h,r:x ; keys,h,v:x ; mask,mask~ -> *"),
+    layouts=layouts("t,h,d:x ; t,h,r:x ; keys,h,d:x ; keys,h,r:x ; keys,h,v:x ; mask,mask~:x -> * t,h,v:x ; h,t:FLOAT"),
     axes=("kv", "q", "b"),
     widths=("h", "d", "r", "v"),
     op=_expanded_op,
@@ -204,7 +204,7 @@ def _sparse_op(c: Coordinates, dtypes: Dtypes) -> Op:
 
 LIGHTNING_INDEXER = Kernel(
     types=("LightningIndexer",),
-    layouts=layouts("t,h,d:x ; nb,bs,1,d~:x ; t,h ; b~:INT32|INT64 ; b~:INT32|INT64 ; b,mb~:INT32 -> *"),
+    layouts=layouts("t,h,d:x ; nb,bs,1,d~:x ; t,h ; b~:INT32|INT64 ; b~:INT32|INT64 ; b,mb~:INT32 -> * t,1,k:INT32"),
     axes=("kv", "q", "b"),
     widths=("h", "d"),
     op=_index_op,

@@ -169,12 +169,13 @@ WEIGHT_QUANT_MATMUL = Kernel(
     op=_weight_quant_matmul,
 )
 
-_GROUP_LIST = "e:INT64|INT32?"
+_NO_SCALES = "- ; - ; - ; - ; -"
 GROUPED_MATMUL = Kernel(
     types=("GroupedMatmul",),
     layouts=layouts(
         *(
-            f"m,k:x ; {weight} ; - ; - ; - ; - ; - ; {_GROUP_LIST} -> m,n:y"
+            f"m,k:x ; {weight} ; {tail} -> m,n:y"
+            for tail in (f"{_NO_SCALES} ; e:INT64|INT32", _NO_SCALES)
             for weight in ("e,n/16,k/16,16,16:x@NZ", "e,k,n:x", "e,n,k:x")
         )
     ),

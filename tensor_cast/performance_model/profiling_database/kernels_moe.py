@@ -63,7 +63,7 @@ DISPATCH_FFN_COMBINE = Kernel(
     types=("DispatchFFNCombine",),
     layouts=layouts(
         *(
-            f"m,h:x ; {gate_up} ; {down} ; m,k:INT32 ; s ; z ; m,k:FLOAT -> *"
+            f"m,h:x ; {gate_up} ; {down} ; m,k:INT32 ; s ; z ; m,k:FLOAT -> * m,h:x ; e:INT32"
             for gate_up, down in (
                 ("e,i/16,h/16,16,32:w@NZ", "e,h/32,i/16,16,32:w@NZ"),
                 ("e,h,2*i:w@NZ", "e,i,h:w@NZ"),

@@ -41,11 +41,16 @@ SIGMOID = _rows("Sigmoid", form="t,d:x -> t,d:x", flops=3.0)
 SWIGLU = _rows("SwiGlu", form="t,2*d:x -> t,d:x", flops=2.5)
 SWIGLU_QUANT = _rows("SwiGluQuant", form="t,2*d:x -> t,d:q ; t:FLOAT", flops=4.5)
 DYNAMIC_QUANT = _rows("DynamicQuant", form=("t,d:x -> t,d:q ; t:FLOAT", "t,d:x -> t,d:q ; t,1:FLOAT"), flops=4.0)
-STATIC_QUANT = _rows("AscendQuantV2", form="t,d:x ; d ; d? -> t,d:q", flops=2.0)
+STATIC_QUANT = _rows("AscendQuantV2", form=("t,d:x ; d ; d -> t,d:q", "t,d:x ; d -> t,d:q"), flops=2.0)
 RMS_NORM = _rows(
     "RmsNorm", form=("t,h,d:x ; d -> t,h,d:x ; t,h,1", "t,d:x ; d -> t,d:x ; t,1"), widths=("h", "d"), flops=4.0
 )
-ADD_RMS_NORM = _rows("AddRmsNormBias", "AddRmsNorm", form="t,d:x ; t,d:x ; d ; d? -> t,d:x ; t,1 ; t,d:x", flops=5.0)
+ADD_RMS_NORM = _rows(
+    "AddRmsNormBias",
+    "AddRmsNorm",
+    form=("t,d:x ; t,d:x ; d ; d -> t,d:x ; t,1 ; t,d:x", "t,d:x ; t,d:x ; d ; - -> t,d:x ; t,1 ; t,d:x"),
+    flops=5.0,
+)
 ADD_RMS_NORM_QUANT = _rows("AddRmsNormQuant", form="t,d:x ; t,d:x ; d ; d ; d? -> t,d:q ; t,d:q ; t,d:x", flops=7.0)
 ADD_RMS_NORM_DYNAMIC_QUANT = _rows(
     "AddRmsNormDynamicQuant", form="t,d:x ; t,d:x ; d -> t,d:q ; t,d:q ; t,d:x ; t:FLOAT ; t:FLOAT", flops=9.0
@@ -78,7 +83,7 @@ KV_RMS_NORM_ROPE_CACHE = Kernel(
 )
 RESHAPE_AND_CACHE = Kernel(
     types=("ReshapeAndCacheNdKernel",),
-    layouts=layouts("t,h,d:x ; t,h,d:x ; nb,bs,h,d~:x ; nb,bs,h,d~:x ; t:INT32|INT64 -> *"),
+    layouts=layouts("t,h,d:x ; t,h,d:x ; nb,bs,h,d~:x ; nb,bs,h,d~:x ; t:INT32|INT64 -> * nb,bs,h,d:x ; nb,bs,h,d:x"),
     axes=("t",),
     widths=("w",),
     derive=_heads_product,

@@ -8,7 +8,9 @@ the arrow. Of an operand,
   profiler's own names (``FLOAT|BF16``);
 - ``@NZ`` says FRACTAL_NZ; without it the operand lies in a plain format;
 - ``~`` behind the dimensions: named for its shape, hardly streamed (a cache of which a few slots are written);
-- ``?`` at the end: it may be left out; ``-`` alone: an optional operand that is absent; ``*`` alone: whatever comes.
+- ``?`` at the end: it may be left out; ``-`` alone: an optional operand that is absent.
+
+Outputs after ``*`` are what new rows get, while rows are read whatever their outputs are.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensor_cast.performance_model.profiling_database.blocks import Block, BlockOperand
-from tensor_cast.performance_model.profiling_database.shapes import render_shapes
+from tensor_cast.performance_model.profiling_database.shapes import RowKey
 from tensor_cast.quantity import Quantity
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
@@ -116,17 +118,32 @@ class Layout:
 
     @cached_property
     def sides(self) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
-        """Inputs and outputs; nothing on a side where whatever comes is taken."""
+        """Inputs and outputs that a row must have."""
+        inputs, outputs = self.written_sides
+        return (inputs, ()) if self._has_any_outputs else (inputs, outputs)
+
+    @cached_property
+    def written_sides(self) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+        """Inputs and outputs of a new row."""
         inputs, outputs = (
-            tuple(_operand(part) for part in side.split(";")) if side.strip() != "*" else ()
-            for side in self.text.split("->")
+            tuple(_operand(part) for part in side.split(";")) if side.strip() else ()
+            for side in self.text.replace("-> *", "->").split("->")
         )
         return inputs, outputs
+
+    @property
+    def _has_any_outputs(self) -> bool:
+        return "-> *" in self.text
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """Inputs, then outputs."""
         return (*self.sides[0], *self.sides[1])
+
+    @property
+    def fractal(self) -> bool:
+        """Whether an operand lies in FRACTAL_NZ."""
+        return any(operand.format == "NZ" for operand in self.operands)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -162,16 +179,31 @@ class Layout:
             rows &= dimension.value(values) == size
         return Match(values, rows, dtypes) if rows.any() else None
 
-    def render(self, coordinates: Coordinates, dtypes: Dtypes) -> tuple[str, str, str, str, str, str]:
+    @cached_property
+    def written_names(self) -> tuple[str, ...]:
+        """Names that a new row needs values of."""
+        dimensions = (d for side in self.written_sides for operand in side for d in operand.dimensions or ())
+        return tuple(dict.fromkeys(d.name for d in dimensions if d.name))
+
+    def render(self, coordinates: Coordinates, dtypes: Dtypes) -> RowKey:
         """The six key cells of a row, in the order of ``schema.KEY_COLUMNS``; every name must have a scalar value."""
-        cells: list[str] = []
-        for side in self.sides:
+        return self.render_all(coordinates, dtypes)[0]
+
+    def render_all(self, coordinates: Coordinates, dtypes: Dtypes) -> list[RowKey]:
+        """The key cells of many rows, one for each element of the names' arrays, which broadcast to one dimension."""
+        sides = []
+        for side in self.written_sides:
             operands = [operand for operand in side if not operand.optional]
-            shapes = [[int(d.value(coordinates)) for d in operand.dimensions or ()] for operand in operands]
-            cells.append(render_shapes(shapes))
-            cells.append(";".join(_written_dtype(operand, dtypes) for operand in operands))
-            cells.append(";".join(_written_format(operand) for operand in operands))
-        return cells[0], cells[1], cells[2], cells[3], cells[4], cells[5]
+            dtype_cell = ";".join(_written_dtype(operand, dtypes) for operand in operands)
+            format_cell = ";".join(_written_format(operand) for operand in operands)
+            sides.append((_shape_cells(operands, coordinates), dtype_cell, format_cell))
+        (inputs, input_dtypes, input_formats), (outputs, output_dtypes, output_formats) = sides
+        rows = max(len(inputs), len(outputs))
+        inputs, outputs = (cells * rows if len(cells) == 1 else cells for cells in (inputs, outputs))
+        return [
+            (shapes, input_dtypes, input_formats, out_shapes, output_dtypes, output_formats)
+            for shapes, out_shapes in zip(inputs, outputs, strict=True)
+        ]
 
 
 @lru_cache(maxsize=256)
@@ -255,6 +287,18 @@ def product_of(columns: Iterable[FloatArray]) -> FloatArray:
     for column in columns:
         total = total * column
     return total
+
+
+def _shape_cells(operands: Sequence[Operand], coordinates: Coordinates) -> list[str]:
+    template = ";".join(",".join("%d" for _ in operand.dimensions or ()) for operand in operands)
+    columns = [
+        np.atleast_1d(np.asarray(dimension.value(coordinates), dtype=np.int64))
+        for operand in operands
+        for dimension in operand.dimensions or ()
+    ]
+    if not columns:
+        return [f'"{template}"']
+    return [f'"{template % row}"' for row in zip(*map(np.ndarray.tolist, np.broadcast_arrays(*columns)), strict=True)]
 
 
 def _written_dtype(operand: Operand, dtypes: Dtypes) -> str:

@@ -90,17 +90,17 @@ def test_what_a_layout_writes_it_reads(kernel: Kernel, data: st.DataObject) -> N
         sizes = data.draw(
             st.lists(
                 st.integers(1, 400).map(lambda n: 96.0 * n),
-                min_size=len(layout.names),
-                max_size=len(layout.names),
+                min_size=len(layout.written_names),
+                max_size=len(layout.written_names),
                 unique=True,
             )
         )
-        coordinates = dict(zip(layout.names, sizes, strict=True))
-        names = {operand.dtype for operand in layout.operands if operand.dtype[:1].islower()}
+        coordinates = dict(zip(layout.written_names, sizes, strict=True))
+        names = {operand.dtype for side in layout.written_sides for operand in side if operand.dtype[:1].islower()}
         dtypes = dict.fromkeys(sorted(names), "int8")
         match = matched(layout, row_key(*layout.render(coordinates, dtypes)))
         assert match is not None
         assert {name: values.tolist() for name, values in match.coordinates.items()} == {
-            name: [size] for name, size in coordinates.items()
+            name: [coordinates[name]] for name in layout.names
         }
         assert match.dtypes.items() <= dtypes.items()
