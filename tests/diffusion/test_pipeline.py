@@ -1,0 +1,223 @@
+"""Reading pipelines, their tokens, and the sizes they refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensor_cast.errors import ModelingError
+from tensor_cast.models.catalog import find
+from tensor_cast.models.diffusion.facts import pipeline_facts, video_tokens
+from tensor_cast.models.diffusion.pipeline import Pipeline
+from tensor_cast.models.diffusion.reader import load_pipeline, makes_video, pipeline_ids
+from tensor_cast.video_workload import VideoWorkload
+
+WAN = "Wan-AI/Wan2.2-T2V-A14B-Diffusers"
+
+
+def workload(height: Any, width: Any, frames: Any = 1, **more: Any) -> VideoWorkload:
+    return VideoWorkload(height=height, width=width, frame_num=frames, **more)
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "tokens"),
+    [
+        # (frames - 1) / 4 + 1 latent frames; sides / 8 / 2, or / 16 / 2 with the VAE of Wan2.2-TI2V-5B.
+        (WAN, (480, 832, 81), 21 * 30 * 52),
+        (WAN, (720, 1280, 81), 21 * 45 * 80),
+        ("Wan-AI/Wan2.2-TI2V-5B-Diffusers", (704, 1280, 121), 31 * 22 * 40),
+        ("hunyuanvideo-community/HunyuanVideo", (720, 1280, 129), 33 * 45 * 80),
+        ("hunyuanvideo-community/HunyuanVideo", (544, 960, 129), 33 * 34 * 60),
+        ("THUDM/CogVideoX-5b", (480, 720, 49), 13 * 30 * 45),
+        ("Qwen/Qwen-Image", (1328, 1328, 1), 83 * 83),
+        ("black-forest-labs/FLUX.1-dev", (1024, 1024, 1), 64 * 64),
+        ("stabilityai/stable-diffusion-3.5-large", (1024, 1024, 1), 64 * 64),
+    ],
+)
+def test_tokens(model: str, size: tuple[int, int, int], tokens: int) -> None:
+    assert load_pipeline(model).video_tokens(workload(*size)) == tokens
+
+
+def test_tokens_of_a_sweep() -> None:
+    heights = np.array([480.0, 720.0])
+    found = load_pipeline(WAN).video_tokens(workload(heights, np.array([832.0, 1280.0]), 81))
+    assert np.asarray(found).tolist() == [32_760.0, 75_600.0]
+
+
+def test_image_tokens_stand_beside_the_text() -> None:
+    # CLIP's 16 x 16 + 1 tokens beside 512 of text; both frames' of FLF2V.
+    tokens = video_tokens(load_pipeline("Wan-AI/Wan2.1-I2V-14B-480P-Diffusers"), workload(480, 832, 81, seq_len=512), 1)
+    assert tokens.text == 769
+    both = load_pipeline("Wan-AI/Wan2.1-FLF2V-14B-720P-Diffusers")
+    assert video_tokens(both, workload(480, 832, 81, seq_len=512), 1).text == 512 + 2 * 257
+
+
+def test_a_given_image_of_qwen_image_edit_takes_its_own_tokens() -> None:
+    # 1024 x 1024 stays as it is: 64 x 64 tokens beside the output's own.
+    pipeline = load_pipeline("Qwen/Qwen-Image-Edit")
+    tokens = video_tokens(pipeline, workload(1024, 1024), 1)
+    assert (tokens.video, tokens.per_rank) == (4_096, 8_192)
+    twice = video_tokens(pipeline, workload(1024, 1024, reference_images=2), 8)
+    assert twice.per_rank == 3 * 4_096 / 8
+
+
+def test_tokens_that_ulysses_does_not_divide_are_padded() -> None:
+    # 3 x 5 x 6 = 90 tokens of 9 x 80 x 96 pixels over 4 ranks: 23 each.
+    tokens = video_tokens(load_pipeline("Wan-AI/Wan2.1-T2V-1.3B-Diffusers"), workload(80, 96, 9), 4)
+    assert (tokens.video, tokens.per_rank) == (90, 23)
+
+
+def test_sizes_that_do_not_divide_are_refused_with_the_nearest() -> None:
+    with pytest.raises(ModelingError) as caught:
+        load_pipeline(WAN).check(workload(486, 838, 80))
+    message = str(caught.value)
+    assert "height 486 is not a multiple of 16 (VAE 8 x patch 2): the nearest are 480 and 496" in message
+    assert "width 838 is not a multiple of 16 (VAE 8 x patch 2): the nearest are 832 and 848" in message
+    assert "frame_num 80 is not 4k + 1: the nearest are 77 and 81" in message
+
+
+def test_one_bad_point_of_a_sweep_is_named() -> None:
+    with pytest.raises(ModelingError, match="height 481 is not a multiple of 16"):
+        load_pipeline(WAN).check(workload(np.array([480.0, 481.0]), 832, 81))
+
+
+@pytest.mark.parametrize(
+    ("model", "ranks", "nearest"),
+    [
+        (WAN, 16, "the 40 attention heads of .*: the nearest that do are 10 and 20"),
+        ("Wan-AI/Wan2.1-T2V-1.3B-Diffusers", 8, "the 12 attention heads of .*: the nearest that do are 6 and 12"),
+        ("Wan-AI/Wan2.1-T2V-1.3B-Diffusers", 16, "the nearest that does is 12"),
+    ],
+)
+def test_ulysses_sizes_that_do_not_divide_the_heads(model: str, ranks: int, nearest: str) -> None:
+    with pytest.raises(ModelingError, match=nearest):
+        load_pipeline(model).check_ulysses(ranks)
+
+
+@pytest.mark.parametrize(("model", "valid"), [(WAN, [2, 4, 8]), ("Wan-AI/Wan2.1-T2V-1.3B-Diffusers", [2, 4])])
+def test_valid_ulysses_sizes(model: str, valid: list[int]) -> None:
+    def accepted(ranks: int) -> bool:
+        try:
+            load_pipeline(model).check_ulysses(ranks)
+        except ModelingError:
+            return False
+        return True
+
+    assert [ranks for ranks in (2, 4, 8, 16) if accepted(ranks)] == valid
+
+
+def test_images_have_one_frame() -> None:
+    with pytest.raises(ModelingError, match="frame_num is given, but it makes images"):
+        load_pipeline("Qwen/Qwen-Image").check(workload(1024, 1024, 5))
+
+
+def test_every_pipeline_of_a_known_family_reads() -> None:
+    for model in pipeline_ids():
+        pipeline = load_pipeline(model)
+        assert pipeline.makes_video == makes_video(model)
+        assert pipeline.ignored_keys == ()
+
+
+def test_short_names() -> None:
+    assert load_pipeline("wan2.2 t2v-14b").name == WAN
+    assert load_pipeline("Wan2.2_T2V_A14B").name == WAN
+    with pytest.raises(ModelingError, match=r"part of these: use one of .*Wan2\.1-T2V-1\.3B.*Wan2\.1-T2V-14B"):
+        load_pipeline("wan2.1 t2v")
+
+
+def test_a_language_model_is_no_pipeline() -> None:
+    with pytest.raises(ModelingError, match="is not a diffusion pipeline"):
+        load_pipeline("Qwen/Qwen3-8B")
+
+
+def test_an_unknown_family_is_not_guessed() -> None:
+    with pytest.raises(ModelingError, match="MochiTransformer3DModel' is of no known family"):
+        load_pipeline("genmo/mochi-1-preview")
+
+
+def write(directory: Path, **changes: Any) -> Path:
+    """A Wan 2.2 pipeline as a diffusers directory."""
+    entry = find(WAN)
+    assert entry is not None
+    assert entry.pipeline is not None
+    for name, config in entry.pipeline.items():
+        values = {**config, **changes.get(name, {})}
+        file = directory / "model_index.json" if name == "model_index" else directory / name / "config.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(values), encoding="utf-8")
+    return directory
+
+
+def test_a_directory_reads_as_the_catalog_does(tmp_path: Path) -> None:
+    local, known = load_pipeline(str(write(tmp_path / "a b 模型"))), load_pipeline(WAN)
+    assert (local.denoisers, local.vae, local.text_encoders) == (known.denoisers, known.vae, known.text_encoders)
+
+
+def test_the_scheduler_of_a_directory_gives_the_shift(tmp_path: Path) -> None:
+    directory = write(tmp_path)
+    assumed = load_pipeline(str(directory))
+    assert assumed.flow_shift == 3.0
+    assert "--flow-shift" in assumed.notes[0]
+    (directory / "scheduler").mkdir()
+    (directory / "scheduler" / "scheduler_config.json").write_text('{"flow_shift": 12.0}', encoding="utf-8")
+    told = load_pipeline(str(directory))
+    assert (told.flow_shift, told.notes) == (12.0, ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"transformer": {"num_layers": None}}, ""),
+        ({"transformer": {"num_layers": "forty"}}, r"\$\.num_layers is 'forty'"),
+        ({"transformer": {"num_attention_heads": 0}}, r"\$\.num_attention_heads is 0"),
+        ({"transformer": {"patch_size": [1, 2]}}, r"\$\.patch_size is \[1, 2\]"),
+        ({"transformer": {"image_dim": 1280}}, "added_kv_proj_dim None and image_dim 1280 contradict"),
+        ({"transformer": {"qk_norm": None}}, ""),
+        ({"vae": {"temperal_downsample": [True]}}, r"\$\.temperal_downsample"),
+        ({"vae": {"_class_name": "AutoencoderDC"}}, "'AutoencoderDC' is of no known family"),
+        ({"model_index": {"boundary_ratio": 1.5}}, r"\$\.boundary_ratio is 1\.5"),
+        ({"text_encoder": {"d_model": []}}, ""),
+    ],
+)
+def test_malformed_configs(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    directory = write(tmp_path, **changes)
+    if not message:
+        # null is absent, and a text encoder that cannot be read is only not priced.
+        assert isinstance(load_pipeline(str(directory)), Pipeline)
+        return
+    with pytest.raises(ModelingError, match=message):
+        load_pipeline(str(directory))
+
+
+def test_a_misread_text_encoder_is_named(tmp_path: Path) -> None:
+    directory = write(tmp_path, text_encoder={"model_type": "t6"})
+    assert load_pipeline(str(directory)).unpriced == ("text_encoder",)
+
+
+def test_unknown_keys_are_told(tmp_path: Path) -> None:
+    directory = write(tmp_path, transformer={"number_of_experts": 8})
+    assert load_pipeline(str(directory)).ignored_keys == ("transformer.number_of_experts",)
+
+
+def test_facts() -> None:
+    facts = pipeline_facts(load_pipeline(WAN), workload(480, 832, 81, seq_len=512), ulysses=4).to_dict()
+    assert facts["parameters"]["transformer"] == facts["parameters"]["transformer_2"] == 14_288_491_584
+    assert facts["parameters"]["text_encoder"] == 5_680_910_336
+    assert facts["parameters"]["vae"] == 126_892_531
+    assert facts["vae"]["decoder_parameters"] == 73_295_331
+    # Both experts in 16 bits: 57.15 GB.
+    assert facts["weight_bytes"]["transformer"] + facts["weight_bytes"]["transformer_2"] == 57_153_966_336
+    assert facts["tokens"] == {"video": 32_760.0, "text": 512.0, "per_rank": 8_190.0}
+    assert facts["flops_per_forward"] == pytest.approx(1.678e15, rel=1e-3)
+    json.dumps(facts, allow_nan=False)
+
+
+def test_numbers_in_messages_are_whole() -> None:
+    with pytest.raises(ModelingError) as caught:
+        load_pipeline(WAN).check(workload(8, 832, 81))
+    assert re.search(r"height 8 is not a multiple of 16 .*: the nearest is 16", str(caught.value))
