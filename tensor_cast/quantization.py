@@ -17,9 +17,9 @@ class LinearScheme:
 
     ``weight_dtype`` and ``activation_dtype`` of ``None`` mean the model's own dtype. ``dynamic`` activations are
     measured and quantised by a kernel before the product (one scale a token); static ones are only scaled.
-    ``compute_dtype`` of ``None`` means that the product runs in the model's dtype. ``zero_point_dtype`` is that of a zero
-    point beside each scale (asymmetric integers). ``tensor_scales`` are float32 scales of a whole matrix beside the
-    others: of NVFP4's second level, of static activations.
+    ``compute_dtype`` of ``None`` means that the product runs in the model's dtype. ``zero_point_dtype`` is that of a
+    zero point beside each scale (asymmetric integers). ``tensor_scales`` are float32 scales of a whole matrix beside
+    the others: of NVFP4's second level, of static activations.
     """
 
     name: str
@@ -46,8 +46,8 @@ class LinearScheme:
     def scale_count(self, k: int, n: int) -> float:
         """Scales stored beside a (k, n) weight.
 
-        A tensor scheme has one; a channel scheme one an output column; a block scheme one a ``group_size`` square (the last may be
-        partly filled); a group scheme one a ``group_size`` run of a column.
+        A tensor scheme has one; a channel scheme one an output column; a block scheme one a ``group_size`` square (the
+        last may be partly filled); a group scheme one a ``group_size`` run of a column.
         """
         match self.granularity:
             case "none":

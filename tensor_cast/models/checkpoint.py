@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
+from tensor_cast.errors import ModelingError
 from tensor_cast.layers.decoder_layer import DecoderLayer
 from tensor_cast.layers.schemes import UNQUANTIZED, ModuleSchemes
 from tensor_cast.models.config import Config
-from tensor_cast.quantization import LinearScheme
+from tensor_cast.quantization import LINEAR_SCHEMES, LinearScheme
 
 # Where checkpoints keep layer i: plain, under a wrapper, and in DeepSeek's own naming.
 LAYER_PREFIXES = (
@@ -21,6 +24,10 @@ LAYER_PREFIXES = (
     "layers.{}.",
 )
 HEAD_NAMES = ("lm_head", "language_model.lm_head", "head")
+
+
+class UnknownFormatError(ModelingError):
+    """A quantisation that is well described and not modelled: of no matter to who prices the model otherwise."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +64,23 @@ class CheckpointQuantization:
 
     def scheme(self, names: tuple[str, ...]) -> LinearScheme:
         """Scheme of the module that goes by one of ``names``."""
-        if any(_matches(pattern, name) for pattern in self.ignored for name in names):
+        if any(self._ignores(name) for name in names):
             return UNQUANTIZED
         return next((rule.scheme for rule in self.rules if rule.covers(names)), UNQUANTIZED)
+
+    def _ignores(self, name: str) -> bool:
+        """Whether a pattern covers ``name``, or a plain name it or what it is under."""
+        above = accumulate(name.split("."), lambda outer, inner: f"{outer}.{inner}")
+        return not self._plain.isdisjoint(above) or any(_matches(pattern, name) for pattern in self._patterns)
+
+    @cached_property
+    def _plain(self) -> frozenset[str]:
+        # Published configs list every unquantised module of every layer, more than a thousand names.
+        return frozenset(self.ignored).difference(self._patterns)
+
+    @cached_property
+    def _patterns(self) -> tuple[str, ...]:
+        return tuple(pattern for pattern in self.ignored if pattern.startswith("re:") or "*" in pattern)
 
     def head(self) -> LinearScheme:
         """Scheme of the output head, which stays unquantised unless a rule names it."""
@@ -97,12 +118,10 @@ class CheckpointQuantization:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """``re:`` patterns are regular expressions, ``*`` is a wildcard, and a plain name covers what is under it."""
+    """``re:`` patterns are regular expressions; in others ``*`` is a wildcard, and they cover what is under them."""
     if pattern.startswith("re:"):
         return re.match(pattern[3:], name) is not None
-    if "*" in pattern:
-        return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
-    return name == pattern or name.startswith(f"{pattern}.")
+    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
 
 
 # Weight-only and weight-and-activation formats of published checkpoints. Scales: FP8 blocks float32 (DeepSeek-V3), or
@@ -134,7 +153,8 @@ def checkpoint_quantization(config: Config, names: ModuleNames) -> CheckpointQua
     """What ``quantization_config`` says, ``None`` where there is none.
 
     Raises:
-        ModelingError: it is of a method or shape that is not known.
+        UnknownFormatError: it is of a format that is not modelled.
+        ModelingError: it is malformed.
     """
     if not config.has("quantization_config"):
         return None
@@ -142,7 +162,7 @@ def checkpoint_quantization(config: Config, names: ModuleNames) -> CheckpointQua
     method = quantization.text("quant_method", "modelopt")
     reader = READERS.get(method)
     if reader is None:
-        quantization.fail("quant_method", f"one of {', '.join(READERS)}")
+        quantization.fail("quant_method", f"one of {', '.join(READERS)}", error=UnknownFormatError)
     return replace(reader(quantization), names=names)
 
 
@@ -154,36 +174,51 @@ def _ignored(config: Config, *keys: str) -> tuple[str, ...]:
             if not isinstance(name, str):
                 config.fail(key, "a list of strings")
             if "layernorm" not in name:
-                found.append(name)
+                found.append(_checked(config, key, name))
     return tuple(found)
+
+
+def _checked(config: Config, key: str, pattern: str) -> str:
+    if pattern.startswith("re:"):
+        try:
+            re.compile(pattern[3:])
+        except re.error as error:
+            raise config.error(f"{key} holds {pattern!r:.60}, which is not a regular expression: {error}.") from None
+    return pattern
 
 
 def _fp8(config: Config) -> CheckpointQuantization:
     """DeepSeek's FP8: blocks with float32 or E8M0 scales, activations a token and group; else per tensor."""
     ignored = _ignored(config, "modules_to_not_convert", "ignored_layers", "ignore")
     everything = frozenset("*")
-    block = config.items("weight_block_size")
-    if block is None:
+    if not config.has("weight_block_size"):
         static = config.text("activation_scheme", "dynamic") == "static"
         scheme = FP8_TENSOR if static else FP8_TENSOR_DYNAMIC
         return CheckpointQuantization(f"{scheme.name} weights", (Rule(everything, scheme),), ignored)
-    if len(block) != 2 or block[0] != block[1] or not isinstance(block[0], int) or block[0] < 1:
-        config.fail("weight_block_size", "two equal whole numbers")
+    size = _block_size(config, "weight_block_size")
     e8m0 = config.text("scale_fmt", "float32") == "ue8m0"
     scheme = LinearScheme(
-        f"FP8 in {block[0]} x {block[0]} blocks",
+        f"FP8 in {size} x {size} blocks",
         "fp8",
         "fp8",
         "fp8",
         dynamic=True,
         granularity="block",
-        group_size=block[0],
+        group_size=size,
         scale_dtype="e8m0" if e8m0 else "float32",
     )
     # NVIDIA's NVFP4 re-quantisation of DeepSeek-V4 changes the experts alone; its own list of them says so.
     if config.text("moe_quant_algo", "") == "NVFP4":
         return CheckpointQuantization(f"{scheme.name}, experts NVFP4", (Rule(everything, scheme),), (), experts=NVFP4)
     return CheckpointQuantization(scheme.name, (Rule(everything, scheme),), ignored)
+
+
+def _block_size(config: Config, key: str) -> int:
+    """The side of the squares that share a scale."""
+    block = config.items(key) or []
+    if len(block) != 2 or any(type(side) is not int or side < 1 or side != block[0] for side in block):
+        config.fail(key, "two equal whole numbers")
+    return int(block[0])
 
 
 def _compressed_tensors(config: Config) -> CheckpointQuantization:
@@ -208,7 +243,7 @@ def _group_scheme(group: Config, layout: str) -> LinearScheme:
     symmetric = weights.boolean("symmetric", True)
     stored = {(8, "int"): "int8", (4, "int"): "int4", (8, "float"): "fp8", (4, "float"): "fp4"}.get((bits, kind))
     if stored is None:
-        weights.fail("num_bits", "4 or 8, with type int or float")
+        weights.fail("num_bits", "4 or 8, with type int or float", error=UnknownFormatError)
     dynamic, active = False, False
     if group.has("input_activations"):
         activations = group.child("input_activations")
@@ -219,19 +254,15 @@ def _group_scheme(group: Config, layout: str) -> LinearScheme:
     granularity = {"tensor": "tensor", "channel": "channel", "group": "group", "block": "block"}.get(strategy)
     if strategy == "tensor_group":
         granularity, dynamic = "group", True
-    if strategy == "block" and weights.has("block_structure"):
-        size = (weights.items("block_structure") or [128])[0]
+    if strategy == "block":
+        size = _block_size(weights, "block_structure")
+    if strategy == "group" and not size:
+        weights.fail("group_size", "the weights that share a scale")
     if granularity is None:
-        weights.fail("strategy", "tensor, channel, group, tensor_group or block")
+        weights.fail("strategy", "tensor, channel, group, tensor_group or block", error=UnknownFormatError)
     if stored == "fp4":
         if layout.startswith("mxfp4") or size == 32:
-            return (
-                replace(MXFP4_WEIGHT_ONLY, group_size=size)
-                if not active
-                else LinearScheme(
-                    "MXFP4", "fp4", "fp4", "fp4", dynamic=True, granularity="group", group_size=size, scale_dtype="e8m0"
-                )
-            )
+            return replace(LINEAR_SCHEMES["MXFP4"] if active else MXFP4_WEIGHT_ONLY, group_size=size or 32)
         return NVFP4 if active else NVFP4_WEIGHT_ONLY
     compute = stored if active else None
     name = f"{stored.upper()} {strategy}" + (f" of {size}" if size else "") + ("" if active else ", weights only")
@@ -258,7 +289,8 @@ def _modelopt(config: Config) -> CheckpointQuantization:
     if algorithm in MODELOPT_SCHEMES:
         return CheckpointQuantization(algorithm, (Rule(frozenset("*"), MODELOPT_SCHEMES[algorithm]),), ignored)
     if algorithm != "MIXED_PRECISION" or not config.has("quantized_layers"):
-        config.fail("quant_algo", f"one of {', '.join(MODELOPT_SCHEMES)}, or MIXED_PRECISION with quantized_layers")
+        known = f"one of {', '.join(MODELOPT_SCHEMES)}, or MIXED_PRECISION with quantized_layers"
+        config.fail("quant_algo", known, error=UnknownFormatError)
     by_algorithm: dict[str, set[str]] = {}
     layers: dict[str, Any] = config.child("quantized_layers").values
     for module, entry in layers.items():
@@ -281,7 +313,7 @@ def _int4(config: Config) -> CheckpointQuantization:
     method = config.text("quant_method")
     bits = config.integer("bits")
     if bits not in (4, 8):
-        config.fail("bits", "4 or 8")
+        config.fail("bits", "4 or 8", error=UnknownFormatError)
     raw = config.values.get("group_size")
     whole = raw in (-1, None)
     size = 0 if whole else config.integer("group_size")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NoReturn
 
 from tensor_cast.errors import ModelingError
 
 _REQUIRED = object()
+
+_LARGEST_NUMBER = 1e15
+"""What sizes are multiplied by stays far from the largest float."""
 
 MAX_LAYERS = 10_000
 """Far more than any model has; a structure of a billion layers would fill the memory before it is refused."""
@@ -159,9 +161,9 @@ class Config:
         self.read: set[str] = set()
         self._settled: set[str] = set()
 
-    def fail(self, key: str, expected: str) -> NoReturn:
-        """Raise for the value of ``key``."""
-        raise ModelingError(f"{self.where}: {self.path}.{key} is {self.values.get(key)!r:.60}, expected {expected}.")
+    def fail(self, key: str, expected: str, *, error: type[ModelingError] = ModelingError) -> NoReturn:
+        """Raise ``error`` for the value of ``key``."""
+        raise error(f"{self.where}: {self.path}.{key} is {self.values.get(key)!r:.60}, expected {expected}.")
 
     def error(self, message: str) -> ModelingError:
         """An error of the whole object: values that contradict each other."""
@@ -194,10 +196,10 @@ class Config:
         return self.integer(key, minimum=minimum) if self.has(key) else None
 
     def number(self, key: str, default: Any = _REQUIRED) -> float:
-        """A finite number."""
+        """A number of no absurd size."""
         value = self._value(key, default, "a number")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            self.fail(key, "a finite number")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _LARGEST_NUMBER:
+            self.fail(key, f"a number within {_LARGEST_NUMBER:g} of zero")
         return float(value)
 
     def boolean(self, key: str, default: Any = _REQUIRED) -> bool:

@@ -82,7 +82,7 @@ def glm_moe_dsa(config: Config, name: str) -> ModelSpec:
     scheduled = _indexer_types(config, count)
     kinds = config.items("indexer_types", count) or scheduled
     config.off("mlp_bias")
-    if set(kinds) - {"full", "shared"} or kinds[0] != "full":
+    if any(kind not in ("full", "shared") for kind in kinds) or kinds[0] != "full":
         config.fail("indexer_types", "full or shared for every layer, the first full")
     # Said again by first_k_dense_replace, or of no weight: index_share_for_mtp_iteration lets drafts reuse a choice.
     config.settled(

@@ -63,7 +63,7 @@ def _ratios(config: Config, count: int) -> list[int]:
     ratios = config.items("compress_ratios")
     if ratios is None:
         raise config.error("compress_ratios is missing, which says how each layer compresses its keys and values.")
-    if len(ratios) < count or set(ratios) - {0, SPARSE_RATIO, DENSE_RATIO}:
+    if len(ratios) < count or any(ratio not in (0, SPARSE_RATIO, DENSE_RATIO) for ratio in ratios):
         config.fail("compress_ratios", f"0, {SPARSE_RATIO} or {DENSE_RATIO} for each of the {count} layers")
     return ratios
 

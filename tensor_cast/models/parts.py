@@ -11,7 +11,7 @@ from tensor_cast.layers.embedding import Vocabulary
 from tensor_cast.layers.hyper_connection import HyperConnection
 from tensor_cast.layers.mla import LatentAttention
 from tensor_cast.layers.norm import NormKind
-from tensor_cast.models.checkpoint import ModuleNames, checkpoint_quantization
+from tensor_cast.models.checkpoint import ModuleNames, UnknownFormatError, checkpoint_quantization
 from tensor_cast.models.config import Config
 from tensor_cast.models.spec import ModelSpec
 
@@ -60,15 +60,14 @@ def grouped_query_attention(
 
 def _rope_dim(config: Config, head_dim: int) -> int:
     rotary = config.optional_integer("rotary_dim")
-    factor = config.number("partial_rotary_factor", _nested_rotary_factor(config))
+    owner = config
+    # Newer configs keep the factor inside rope_parameters.
+    if not config.has("partial_rotary_factor") and isinstance(config.values.get("rope_parameters"), dict):
+        owner = config.child("rope_parameters")
+    factor = owner.number("partial_rotary_factor", 1.0)
+    if not 0.0 <= factor <= 1.0:
+        owner.fail("partial_rotary_factor", "a number from 0 to 1")
     return int(head_dim * factor) if rotary is None else min(rotary, head_dim)
-
-
-def _nested_rotary_factor(config: Config) -> float:
-    """The factor inside ``rope_parameters``, where newer configs keep it."""
-    parameters = config.values.get("rope_parameters")
-    factor = parameters.get("partial_rotary_factor", 1.0) if isinstance(parameters, dict) else 1.0
-    return float(factor) if isinstance(factor, int | float) else 1.0
 
 
 def latent_attention(config: Config, *, default_v_dim: int | None = None, **options: Any) -> LatentAttention:
@@ -146,7 +145,12 @@ def spec(
     modules: ModuleNames | None = None,
 ) -> ModelSpec:
     """The finished description, once a family has read all it knows of ``config``."""
-    checkpoint = checkpoint_quantization(config, modules or ModuleNames())
+    checkpoint, problem = None, None
+    try:
+        checkpoint = checkpoint_quantization(config, modules or ModuleNames())
+    except UnknownFormatError as error:
+        problem = str(error)
+        notes = (*notes, f"The checkpoint's own quantisation is not known and left out: {problem}")
     return ModelSpec(
         name=name,
         model_type=config.text("model_type", family),
@@ -165,4 +169,5 @@ def spec(
         norm=norm,
         hyper=hyper,
         checkpoint=checkpoint,
+        checkpoint_problem=problem,
     )

@@ -21,8 +21,9 @@ class ModelSpec:
     ``layers`` has one entry a decoder layer; equal entries are built once. ``mtp_layer`` is the decoder layer of a
     multi-token-prediction module and ``mtp_modules`` how many the model ships. ``hyper`` are residual streams.
     ``vision_in_total`` says whether the published parameter count, that of the reference class, includes the encoder.
-    ``checkpoint`` is the checkpoint's own quantisation and ``quantization`` the same in words. ``draft`` is a smaller
-    model that drafts tokens for this one. ``read_keys`` are the config keys that it follows from and ``ignored_keys``
+    ``checkpoint`` is the checkpoint's own quantisation and ``quantization`` the same in words; ``checkpoint_problem``
+    says what is unknown about it, and then there is neither. ``draft`` is a smaller model that drafts tokens for this
+    one. ``read_keys`` are the config keys that it follows from and ``ignored_keys``
     those that the family does not know and that could change the cost.
     """
 
@@ -47,6 +48,7 @@ class ModelSpec:
     image_rule: ImageRule | None = None
     vision_in_total: bool = False
     checkpoint: CheckpointQuantization | None = None
+    checkpoint_problem: str | None = None
     draft: ModelSpec | None = None
 
     @property
@@ -83,8 +85,10 @@ class ModelSpec:
         """The same model with each layer quantised as its checkpoint is.
 
         Raises:
-            ModelingError: the config has no ``quantization_config``.
+            ModelingError: the config has no ``quantization_config``, or one of a format that is not known.
         """
+        if self.checkpoint_problem is not None:
+            raise ModelingError(self.checkpoint_problem)
         if self.checkpoint is None:
             raise ModelingError(
                 "--quantize-linear-action CHECKPOINT needs a quantization_config, which the config of "

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tensor_cast.deployment import Deployment
 from tensor_cast.errors import ModelingError
+from tensor_cast.layers.schemes import UNQUANTIZED
 from tensor_cast.models import load_spec
-from tensor_cast.models.checkpoint import MODELOPT_SCHEMES, _matches
+from tensor_cast.models.checkpoint import MODELOPT_SCHEMES, CheckpointQuantization, Rule
 from tensor_cast.models.facts import model_facts
 from tensor_cast.models.families import read_spec
 from tensor_cast.models.spec import ModelSpec
@@ -29,7 +32,7 @@ REST = (2 * 1000 * 256 + 3 * 256) * 2
 CHANNELS = 3 * 256 + 256 + 2 * 512 + 256
 
 
-def tiny(quantization: dict[str, object]) -> ModelSpec:
+def tiny(quantization: object) -> ModelSpec:
     return read_spec({**TINY, "quantization_config": quantization}, name="tiny", where="config.json")
 
 
@@ -149,13 +152,50 @@ def test_a_model_without_quantisation_has_no_checkpoint_scheme() -> None:
     ("config", "message"),
     [
         ({"quant_method": "bitsandbytes"}, r"quantization_config.quant_method is 'bitsandbytes', expected one of fp8"),
-        ({"quant_method": "fp8", "weight_block_size": [128]}, "weight_block_size is .* expected two equal"),
         ({"quant_method": "modelopt", "quant_algo": "INT3"}, "quant_algo is 'INT3', expected one of NVFP4"),
         ({"quant_method": "gptq", "bits": 3}, "bits is 3, expected 4 or 8"),
-        ({"quant_method": "compressed-tensors"}, "config_groups is missing"),
     ],
 )
-def test_unknown_quantisation_is_refused(config: dict[str, object], message: str) -> None:
+def test_an_unknown_format_matters_only_to_who_asks_for_it(config: dict[str, object], message: str) -> None:
+    spec = tiny(config)
+    assert spec.quantization is None
+    assert "own quantisation is not known and left out" in spec.notes[0]
+    # The weights of the plain config, in bfloat16.
+    assert model_facts(spec, deployment=Deployment()).weight_bytes == (ATTENTION + MLP) * 2 + REST
+    with pytest.raises(ModelingError, match=message):
+        weight_bytes(spec)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("fp8", "quantization_config is 'fp8', expected an object"),
+        ({"quant_method": 8}, "quant_method is 8, expected a string"),
+        ({"quant_method": "fp8", "weight_block_size": [128]}, "weight_block_size is .* expected two equal"),
+        ({"quant_method": "fp8", "weight_block_size": ["128", "128"]}, "weight_block_size is .* expected two equal"),
+        (
+            {"quant_method": "fp8", "ignored_layers": ["re:(mlp"]},
+            r"ignored_layers holds 're:\(mlp', which is not a reg",
+        ),
+        ({"quant_method": "compressed-tensors"}, "config_groups is missing"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"all": {"weights": {"num_bits": 4, "strategy": "group"}}},
+            },
+            "group_size is None, expected the weights that share a scale",
+        ),
+        (
+            {
+                "quant_method": "modelopt",
+                "quant_algo": "MIXED_PRECISION",
+                "quantized_layers": {"a": {"quant_algo": {}}},
+            },
+            "quantized_layers is .* expected an object whose quant_algo is",
+        ),
+    ],
+)
+def test_a_malformed_quantisation_is_refused(config: object, message: str) -> None:
     with pytest.raises(ModelingError, match=message):
         tiny(config)
 
@@ -173,4 +213,16 @@ def test_unknown_quantisation_is_refused(config: dict[str, object], message: str
     ],
 )
 def test_patterns(pattern: str, name: str, covered: bool) -> None:
-    assert _matches(pattern, name) is covered
+    fp8 = MODELOPT_SCHEMES["FP8"]
+    checkpoint = CheckpointQuantization("FP8", (Rule(frozenset("*"), fp8),), ignored=(pattern,))
+    assert checkpoint.scheme((name,)) == (UNQUANTIZED if covered else fp8)
+
+
+def test_a_thousand_names_that_stay_unquantised_cost_no_time() -> None:
+    names = [f"model.layers.{index}.mlp.experts.{expert}" for index in range(100) for expert in range(20)]
+    layers = {"num_hidden_layers": 100, "quantization_config": {"quant_method": "fp8", "ignored_layers": names}}
+    spec = read_spec({**TINY, **layers}, name="tiny", where="config.json")
+    started = time.perf_counter()
+    spec.as_checkpoint()
+    # Comparing each of 2,000 names with each of 40 of a layer takes seconds.
+    assert time.perf_counter() - started < 0.5
