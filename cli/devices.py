@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli import devices_add
 from tensor_cast.devices import DeviceProfile, DeviceRegistry
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """examples:
   msmodeling devices
   msmodeling devices show ATLAS_800_A3_752T_128G_DIE --json > my_device.yaml
+  msmodeling devices add MY_CARD --bf16-tflops 320 --memory-gib 64 --memory-bandwidth-gbps 1600
 """
 _LIST_COLUMNS = ("name", "vendor", "bf16", "int8", "fp8", "memory", "bandwidth", "links")
 _LIST_UNITS = (
@@ -28,7 +30,7 @@ _ASSUMED_NOTE = "~ assumed: no source of its own; the text says what it was deri
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add ``devices`` and ``devices show`` to the command line."""
+    """Add ``devices``, ``devices show`` and ``devices add`` to the command line."""
     parser = subparsers.add_parser(
         "devices",
         help="list the devices, or show every figure of one with its source",
@@ -37,11 +39,12 @@ def add_parser(subparsers: Subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_device_file(parser, "device_files")
-    commands = parser.add_subparsers(dest="devices_command", metavar="show")
+    commands = parser.add_subparsers(dest="devices_command", metavar="{show,add}")
     show = commands.add_parser("show", help="every figure of one device, its unit and its source")
     show.add_argument("name", help="name or alias of the device, in any case")
     show.add_argument("--json", action="store_true", help="print the device as a device file, exact and complete")
     _add_device_file(show, "show_device_files")
+    devices_add.add_parser(commands)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -50,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ModelingError: there is no such device, or a device file is wrong.
     """
+    if arguments.devices_command == "add":
+        return devices_add.run(arguments)
     registry = DeviceRegistry([*arguments.device_files, *getattr(arguments, "show_device_files", [])])
     if arguments.devices_command == "show":
         _show(registry[registry.resolve(arguments.name)], as_json=arguments.json)

@@ -49,6 +49,7 @@ def _outcome(variant: Variant, request: EvaluationRequest, document: Mapping[str
         "execution_time_s": found["total_time_s"],
         "throughput_per_device": after,
         "fits": found["memory"]["fits"],
+        "makes_it_fit": found["memory"]["fits"] and not document["memory"]["fits"],
         "throughput_gain": after / before - 1.0,
         "time_change": found["total_time_s"] / document["total_time_s"] - 1.0,
     }
@@ -64,7 +65,7 @@ def throughput(document: Mapping[str, Any]) -> float:
 
 
 def is_gain(outcome: Mapping[str, Any]) -> bool:
-    """Whether a variant ran, fits, and is better by throughput or by time."""
+    """Whether a variant ran, fits, and is better: by fitting at all, by throughput, or by time."""
     if outcome["outcome"] != "ran" or not outcome["fits"]:
         return False
-    return bool(outcome["throughput_gain"] > NOTABLE or outcome["time_change"] < -NOTABLE)
+    return bool(outcome["makes_it_fit"] or outcome["throughput_gain"] > NOTABLE or outcome["time_change"] < -NOTABLE)

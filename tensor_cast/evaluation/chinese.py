@@ -184,6 +184,7 @@ SENTENCES: dict[str, str] = {
         "`{change}`：单卡吞吐 {gain:+.1%}，耗时 {time:+.1%}。"
     ),
     " It changes what the model computes: check the quality of its output.": "它会改变模型的计算内容：请检查输出质量。",
+    " It then fits.": "改动后放得下。",
     "as evaluated": "本次评测",
     "refused: {reason}": "被拒绝：{reason}",
     "Change": "改动",
@@ -235,4 +236,55 @@ SENTENCES: dict[str, str] = {
     "absent": "无",
     "Kernels that differ most": "差异最大的算子",
     "The kernels that differ most": "差异最大的算子",
+    # Explanation
+    "Measured against predicted: {model} {spec} on {device}": "实测与预测对照：{model} {spec}，{device}",
+    "Measured": "实测",
+    "Predicted": "预测",
+    "predicted": "预测",
+    "Difference": "差值",
+    "measured is {ratio:.2f} x predicted": "实测为预测的 {ratio:.2f} 倍",
+    "1. Whole step": "1. 整步",
+    "Steps of the profile: {lengths}.": "采集到的各步：{lengths}。",
+    "{count} kernels outside of every step are left out.": "不属于任何一步的 {count} 个算子未计入。",
+    "Most of the difference sits in {name}: {difference}.": "差异主要来自{name}：{difference}。",
+    "The profile holds kernels of training, {time} of them: an evaluation has none.": (
+        "采集数据中有训练算子，共 {time}：评测中没有这些算子。"
+    ),
+    "step {step}": "第 {step} 步",
+    "one of {count} equal steps": "{count} 个相同步骤之一",
+    "2. Category": "2. 类别",
+    "Measured and predicted by category": "各类别的实测与预测",
+    "Where the time of a step goes": "一步的时间去向",
+    "Measured {unit}": "实测 {unit}",
+    "Predicted {unit}": "预测 {unit}",
+    "Of the whole difference": "占总差异",
+    "step": "整步",
+    "between kernels": "算子间空隙",
+    "overlapped": "重叠",
+    "Between kernels the device waits for the host; overlapped time counts twice above and is taken off.": (
+        "算子间空隙是设备等待主机下发的时间；重叠时间在上面计了两次，这里扣除。"
+    ),
+    "The longest times between kernels are in chapter 4.": "最长的算子间空隙见第 4 章。",
+    "Chapter 3 has the kernels of {name} first.": "第 3 章先列出 {name} 的算子。",
+    "3. Kernel and shape": "3. 算子与形状",
+    "The kernels that differ most, measured above predicted": "差异最大的算子，上为实测，下为预测",
+    "Shapes": "形状",
+    "Verdict": "结论",
+    "Calls measured": "实测次数",
+    "us a call measured": "实测单次 us",
+    "as predicted": "与预测一致",
+    "slower": "比预测慢",
+    "faster": "比预测快",
+    "more calls": "调用更多",
+    "fewer calls": "调用更少",
+    "not predicted": "预测中没有",
+    "not measured": "实测中没有",
+    "Between kernels the device waits {time} a step, {share:.0%} of it, in {count} gaps: the host does not launch fast "
+    "enough there, or waits for a result.": (
+        "每步中设备在算子之间等待 {time}，占 {share:.0%}，共 {count} 处空隙：主机在这些位置下发不够快，或在等待结果。"
+    ),
+    "4. Between kernels": "4. 算子间空隙",
+    "Gap us": "空隙 us",
+    "After": "前一个算子",
+    "Before": "后一个算子",
 }

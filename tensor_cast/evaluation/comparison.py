@@ -92,7 +92,9 @@ def differing_parameters(evaluations: Sequence[Compared]) -> dict[str, list[Any]
     every = [_settings(one.results.config) for one in evaluations]
     names = dict.fromkeys(name for settings in every for name in settings)
     rows = {name: [settings.get(name) for settings in every] for name in names}
-    return {name: values for name, values in rows.items() if any(value != values[0] for value in values[1:])}
+    found = {name: values for name, values in rows.items() if any(value != values[0] for value in values[1:])}
+    # Resolved sizes are told where no flag of the same size tells them.
+    return {name: values for name, values in found.items() if _flag_of(name) not in found}
 
 
 def same_workload(evaluations: Sequence[Compared]) -> bool:
@@ -111,6 +113,10 @@ def comparison_path(evaluations: Sequence[Compared], directory: Path | None, now
     while path.exists():
         path, number = root / f"{stem}_{number}.md", number + 1
     return path
+
+
+def _flag_of(name: str) -> str | None:
+    return f"{name.removeprefix('parallel ')}_size" if name.startswith("parallel ") else None
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -71,36 +71,27 @@ def comparison_page(evaluations: Sequence[Compared], t: Language, now: datetime)
 
 
 def _overview(evaluations: Sequence[Compared], t: Language) -> Table:
+    """A column an evaluation, so that names of any length and many figures stay on the page."""
     first = evaluations[0]
     is_text = first.results.config["kind"] == "text"
-    columns = (
-        Column(""),
-        Column(t("Evaluation")),
-        Column(t("Device")),
-        Column(t("Devices"), right=True),
-        Column(t("Execution time"), right=True),
-        Column(t("Time to A"), right=True),
-        Column(t("Tokens/s a device") if is_text else t("Samples/hour a device"), right=True),
-        Column(t("Throughput to A"), right=True),
-        Column(t("Memory used"), right=True),
-        Column(t("Fits")),
+    throughput = (
+        (t("Tokens/s a device"), lambda one: f"{one.throughput:,.1f}")
+        if is_text
+        else (t("Samples/hour a device"), lambda one: f"{one.throughput * 3600:,.2f}")
     )
-    rows = tuple(
-        (
-            one.letter,
-            one.results.name,
-            one.results.config["device"]["name"],
-            str(one.results.config["parallel"]["world"]),
-            duration(one.time_s),
-            f"{one.time_s / first.time_s:.2f}x",
-            f"{one.throughput:,.1f}" if is_text else f"{one.throughput * 3600:,.2f}",
-            f"{one.throughput / first.throughput:.2f}x",
-            byte_size(one.results.summary["metrics"]["memory_used_bytes"]),
-            t("yes") if one.results.summary["metrics"]["fits"] else t("no"),
-        )
-        for one in evaluations
-    )
-    return Table(columns, rows)
+    rows: list[tuple[str, Callable[[Compared], str]]] = [
+        (t("Evaluation"), lambda one: one.results.name),
+        (t("Device"), lambda one: one.results.config["device"]["name"]),
+        (t("Devices"), lambda one: str(one.results.config["parallel"]["world"])),
+        (t("Execution time"), lambda one: duration(one.time_s)),
+        (t("Time to A"), lambda one: f"{one.time_s / first.time_s:.2f}x"),
+        throughput,
+        (t("Throughput to A"), lambda one: f"{one.throughput / first.throughput:.2f}x"),
+        (t("Memory used"), lambda one: byte_size(one.results.summary["metrics"]["memory_used_bytes"])),
+        (t("Fits"), lambda one: t("yes") if one.results.summary["metrics"]["fits"] else t("no")),
+    ]
+    columns = (Column(t("Metric")), *(Column(one.letter) for one in evaluations))
+    return Table(columns, tuple((name, *(cell(one) for one in evaluations)) for name, cell in rows))
 
 
 def _throughput_chart(evaluations: Sequence[Compared], t: Language) -> Figure:

@@ -45,6 +45,8 @@ def _sentence(outcome: Mapping[str, Any], t: Language) -> str:
         gain=outcome["throughput_gain"],
         time=outcome["time_change"],
     )
+    if outcome["makes_it_fit"]:
+        text += t(" It then fits.")
     if outcome["changes_result"]:
         text += t(" It changes what the model computes: check the quality of its output.")
     return text

@@ -407,7 +407,7 @@ def memory_parts(memory: Mapping[str, Any], t: Language) -> list[Part]:
         ]
         rest = memory["device_bytes"] - memory["available_bytes"] - sum(size for _, size, _ in sizes)
         reserved = float(memory["reserved_bytes"])
-        sizes.append((t("the fullest stage beside"), rest - reserved, "activations"))
+        sizes.append((t("the fullest stage beside"), rest - reserved, "s5"))
         sizes.append((t("reserved"), reserved, "reserved"))
     return [Part(name, size, byte_size(size), colour) for name, size, colour in sizes if size > 0.0]
 

@@ -120,4 +120,4 @@ def _refusal(lines: Sequence[str]) -> str:
     for index, line in enumerate(lines):
         if line.startswith("error: "):
             return "\n".join([line.removeprefix("error: "), *lines[index + 1 :]])
-    return lines[-1] if lines else "The simulator ended without a word."
+    return f"The simulator failed: {lines[-1] if lines else 'it said nothing'}."
