@@ -77,6 +77,8 @@ class Deployment:
         expert_skew: tokens that the busiest expert-parallel rank computes, over the mean of all ranks; 1 is balanced.
             It is what an expert-parallel load balancer reports and lowers (max over mean; deepseek-ai/EPLB), measured,
             not derived here: spare copies of experts act on the time through it.
+        shared_expert_ranks: expert-parallel ranks that hold the shared experts and no routed ones, which the other ranks
+            share out; 0: every rank computes the shared experts of its own tokens.
         vision_tp_size: tensor parallelism of a vision encoder; the default 1 shares out whole images instead.
         quantize_linear: scheme of linear layers, by name (``LINEAR_SCHEMES``), or ``CHECKPOINT`` for what the model's
             own ``quantization_config`` says of each module.
@@ -105,6 +107,7 @@ class Deployment:
     enable_shared_expert_tp: bool = False
     enable_redundant_experts: bool = False
     expert_skew: float = 1.0
+    shared_expert_ranks: int = 0
     vision_tp_size: int | None = None
     quantize_linear: str = "DISABLED"
     quantize_non_expert_linear: str | None = None
@@ -128,6 +131,14 @@ class Deployment:
                 raise ModelingError(f"{name} must be a whole number of at least 1, got {size!r}.")
         if not (isinstance(self.expert_skew, int | float) and 1.0 <= self.expert_skew < float("inf")):
             raise ModelingError(f"expert_skew is a ratio to the mean, at least 1, got {self.expert_skew!r}.")
+        ranks = self.shared_expert_ranks
+        if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 0:
+            raise ModelingError(f"shared_expert_ranks must be a whole number of at least 0, got {ranks!r}.")
+        if ranks and (self.enable_shared_expert_tp or self.enable_dispatch_ffn_combine):
+            raise ModelingError(
+                "shared_expert_ranks puts shared experts on ranks of their own: it excludes enable_shared_expert_tp "
+                "and enable_dispatch_ffn_combine."
+            )
         if not self.uses_checkpoint:
             linear_scheme(self.quantize_linear)
         if self.quantize_non_expert_linear is not None:
@@ -200,8 +211,15 @@ class Deployment:
                     raise ModelingError(
                         f"--{name.replace('_', '-')} {size} is given, but the model has no experts to share out."
                     )
-            for flag in ("enable_redundant_experts", "enable_shared_expert_tp", "enable_dispatch_ffn_combine"):
-                if getattr(self, flag):
+            asked = {
+                "enable_redundant_experts": self.enable_redundant_experts,
+                "enable_shared_expert_tp": self.enable_shared_expert_tp,
+                "enable_dispatch_ffn_combine": self.enable_dispatch_ffn_combine,
+                "shared_expert_ranks": self.shared_expert_ranks > 0,
+                "expert_skew": self.expert_skew != 1.0,
+            }
+            for flag, given in asked.items():
+                if given:
                     raise ModelingError(f"{flag} is given, but the model has no experts.")
             ep, moe_tp, moe_dp = 1, tp, dp
         else:

@@ -71,8 +71,12 @@ def text_memory(
     if deployment.uses_checkpoint:
         spec = spec.as_checkpoint()
     workload = with_image_tokens(spec, workload)
+    shared_apart = deployment.shared_expert_ranks > 0
     stages = stage_layers(len(spec.layers), step.parallel.pp)
-    weights = [_stage_weights(step, layers, first=i == 0, last=i == len(stages) - 1) for i, layers in enumerate(stages)]
+    weights = [
+        _stage_weights(step, layers, first=i == 0, last=i == len(stages) - 1, shared_apart=shared_apart)
+        for i, layers in enumerate(stages)
+    ]
     caches = [
         _stage_cache(spec, step, workload, deployment, layers, last=i == len(stages) - 1)
         for i, layers in enumerate(stages)
@@ -113,7 +117,7 @@ def _pick(values: list[Quantity] | tuple[Quantity, ...], index: np.ndarray) -> Q
     return float(picked) if picked.ndim == 0 else picked
 
 
-def _stage_weights(step: DecoderStep, layers: range, *, first: bool, last: bool) -> Quantity:
+def _stage_weights(step: DecoderStep, layers: range, *, first: bool, last: bool, shared_apart: bool) -> Quantity:
     """Weight bytes of one rank of a stage: its layers, embedding and encoder first, head and drafting last."""
     seen: dict[Tensor, None] = {}
     total: Quantity = 0.0
@@ -127,7 +131,9 @@ def _stage_weights(step: DecoderStep, layers: range, *, first: bool, last: bool)
         if not copies:
             continue
         for weight in block.weights():
-            if weight not in seen:
+            # A rank of routed experts, the fuller kind, holds no shared ones where these have ranks of their own.
+            elsewhere = shared_apart and weight.name.startswith("moe.shared")
+            if weight not in seen and not elsewhere:
                 seen[weight] = None
                 total = total + copies * weight.bytes
     return total

@@ -97,6 +97,9 @@ class MixtureOfExperts:
                 f"ep {plan.ep} x moe_tp {plan.moe_tp} = {plan.moe_group} ranks hold the experts, which neither divides "
                 f"nor is a multiple of --tp-size {tp}: choose sizes that nest."
             )
+        if build.deployment.shared_expert_ranks:
+            self._require_own_ranks_fit(build)
+            return self._on_own_ranks(build, x)
         if plan.ep > 1 and plan.moe_group > tp:
             return self._dispatched(build, x)
         x = gather_tokens(build, x, "moe.gather")
@@ -155,26 +158,67 @@ class MixtureOfExperts:
             shared = build.communicate("reduce_scatter", "moe.shared", shared, build.tp_group, (own_rows, self.hidden))
         return self._gather_own(build, self._add(build, combined, shared), rows)
 
-    def _exchange(self, build: Build, own: Tensor, own_rows: Quantity, weights: Tensor) -> Tensor:
-        """Dispatch, experts, combine; one fused kernel where the deployment asks for it."""
+    def _all_to_all(self, build: Build, x: Tensor, part: str) -> Tensor:
+        """Rows to the expert-parallel ranks that they belong to."""
         plan = build.parallel
-        copies = own_rows * self.experts_per_token * expert_skew(build)
+        return build.communicate("all_to_all", part, x, RankGroup(plan.ep, plan.moe_tp), x.shape)
+
+    def _require_own_ranks_fit(self, build: Build) -> None:
+        plan, ranks = build.parallel, build.deployment.shared_expert_ranks
+        if not self.shared_intermediate or self.latent is not None:
+            raise ModelingError(
+                f"--shared-expert-ranks {ranks} needs shared experts that read hidden states as routed ones do, which "
+                "the model has not."
+            )
+        if ranks >= plan.ep or plan.moe_tp > 1 or plan.ep <= build.tp:
+            raise ModelingError(
+                f"--shared-expert-ranks {ranks} are some of the expert-parallel ranks, whole experts on each: it needs "
+                f"--ep-size over {max(ranks, build.tp)} and --moe-tp-size 1, got ep {plan.ep} and moe_tp {plan.moe_tp}."
+            )
+
+    def _on_own_ranks(self, build: Build, x: Tensor) -> Tensor:
+        """Shared experts alone on some expert-parallel ranks, routed ones on the others, which run at the same time.
+
+        A token is sent to one shared expert's rank too, as if it were one more of its experts.
+        """
+        plan, shared_ranks = build.parallel, build.deployment.shared_expert_ranks
+        own_rows = ceil_div(build.tokens, build.tp)
+        own = x if build.sequence_parallel else x.view(own_rows, self.hidden)
+        weights = self._gate(build, own)
+        copies = own_rows * (self.experts_per_token + 1)
+        sent = self._permute(build, own, copies)
+        received = tuple(self._all_to_all(build, t, "moe.dispatch") for t in sent)
+        rows = own_rows * self.experts_per_token * plan.ep / (plan.ep - shared_ranks) * expert_skew(build)
+        with build.graph.section():
+            with build.graph.side_stream():
+                shared_rows = own_rows * plan.ep / shared_ranks
+                self._shared(build, own.view(shared_rows, self.hidden), shared_rows, sharded=False)
+            routed = tuple(t.view(rows, *t.shape[1:]) for t in received)
+            out = self._experts(build, routed, rows, own_rows * plan.ep)
+        back = self._all_to_all(build, out.view(copies, self.hidden), "moe.combine")
+        return self._gather_own(build, self._unpermute(build, back, weights, own_rows), build.tokens)
+
+    def _exchange(self, build: Build, own: Tensor, own_rows: Quantity, weights: Tensor) -> Tensor:
+        """Dispatch, experts, combine; one fused kernel where the deployment asks for it.
+
+        Each rank sends its tokens' copies; the busiest receives ``expert_skew`` times as many.
+        """
+        plan = build.parallel
+        copies = own_rows * self.experts_per_token
+        busiest = copies * expert_skew(build)
         fused = build.deployment.enable_dispatch_ffn_combine
         with contextlib.ExitStack() as stack:
             captured = stack.enter_context(build.graph.capture()) if fused else []
             sent = self._permute(build, own, copies)
-            received = tuple(
-                build.communicate("all_to_all", "moe.dispatch", t, RankGroup(plan.ep, plan.moe_tp), t.shape)
-                for t in sent
-            )
-            group_rows = copies * plan.moe_tp
+            received = tuple(self._all_to_all(build, t.view(busiest, *t.shape[1:]), "moe.dispatch") for t in sent)
+            group_rows = busiest * plan.moe_tp
             received = tuple(
                 build.communicate("all_gather", "moe.dispatch", t, RankGroup(plan.moe_tp), (group_rows, *t.shape[1:]))
                 for t in received
             )
             out = self._experts(build, received, group_rows, own_rows * plan.moe_group)
-            out = build.communicate("reduce_scatter", "moe.combine", out, RankGroup(plan.moe_tp), (copies, self.width))
-            back = build.communicate("all_to_all", "moe.combine", out, RankGroup(plan.ep, plan.moe_tp), out.shape)
+            out = build.communicate("reduce_scatter", "moe.combine", out, RankGroup(plan.moe_tp), (busiest, self.width))
+            back = self._all_to_all(build, out, "moe.combine").view(copies, self.width)
             combined = self._unpermute(build, back, weights, own_rows)
         if fused:
             build.emit(_fuse(captured, own, combined))
@@ -254,9 +298,10 @@ class MixtureOfExperts:
     def _experts(self, build: Build, x: tuple[Tensor, ...], rows: Quantity, tokens: Quantity) -> Tensor:
         """``rows`` permuted rows through this rank's experts, chosen by ``tokens`` tokens in all."""
         plan, scheme = build.parallel, build.schemes.experts
-        local = shard(self.experts, plan.ep, "routed experts", "--ep-size")
+        ranks = plan.ep - build.deployment.shared_expert_ranks
+        local = shard(self.experts, ranks, "routed experts", "--ep-size (less --shared-expert-ranks) of")
         width = shard(self.intermediate, plan.moe_tp, "columns of an expert", "--moe-tp-size")
-        active = expected_distinct(self.experts, self.experts_per_token, tokens) / plan.ep
+        active = expected_distinct(self.experts, self.experts_per_token, tokens) / ranks
         stored = local + (1 if build.deployment.enable_redundant_experts else 0)
         fuse_activation = build.compile and scheme.quantizes_activation and self.kind == "gated"
         part = "moe.gate_up" if self.kind == "gated" else "moe.up"

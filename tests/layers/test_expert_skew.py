@@ -50,3 +50,40 @@ def test_a_ratio_below_one_is_refused(skew: object) -> None:
 def test_more_than_all_tokens_is_refused() -> None:
     with pytest.raises(ModelingError, match="--expert-skew 9 is more than the 8 expert-parallel ranks"):
         step(9.0, tp_size=1, dp_size=8, ep_size=8)
+
+
+def own_ranks(ranks: int, **sizes: int) -> Deployment:
+    return Deployment(shared_expert_ranks=ranks, **sizes)
+
+
+def test_shared_experts_on_ranks_of_their_own() -> None:
+    # 288 ranks: 32 for the shared expert of DeepSeek-V3, 256 for a routed expert each.
+    sizes = {"world_size": 288, "tp_size": 1, "dp_size": 288, "ep_size": 288}
+    workload = TextWorkload(num_queries=288 * 16, query_length=1, context_length=1000, decode=True)
+    graph = build(load_spec("deepseek-ai/DeepSeek-V3"), workload, own_ranks(32, **sizes)).graph
+    ops = [(block, node) for block, node in graph.nodes() if node.op.part.startswith("moe.")]
+    routed = next(node.op for _, node in ops if isinstance(node.op, GroupedMatMul))
+    # 16 tokens a rank of 8 experts each, 288 ranks' over 256; a token visits one shared expert's rank, 288 over 32.
+    assert routed.groups == 1
+    assert routed.m == 16 * 8 * 288 / 256
+    shared = [node for _, node in ops if node.op.part.startswith("moe.shared")]
+    assert {float(node.op.outputs[0].shape[0]) for node in shared} == {16 * 288 / 32}
+    # Both kinds of ranks work at the same time.
+    sections = {node.section for _, node in ops if isinstance(node.op, GroupedMatMul)}
+    assert {node.stream for node in shared} == {1}
+    assert {node.section for node in shared} == sections
+    sent = [node.op for _, node in ops if isinstance(node.op, Collective) and node.op.kind == "all_to_all"]
+    assert {float(op.message_bytes) for op in sent} == {16 * 9 * 7168 * 2}
+
+
+@pytest.mark.parametrize(
+    ("model", "ranks", "sizes"),
+    [
+        ("Qwen/Qwen3-30B-A3B", 1, {"dp_size": 8, "ep_size": 8}),
+        ("deepseek-ai/DeepSeek-V3", 8, {"dp_size": 8, "ep_size": 8}),
+        ("deepseek-ai/DeepSeek-V3", 2, {"tp_size": 8, "ep_size": 8}),
+    ],
+)
+def test_ranks_that_cannot_be_set_aside_are_refused(model: str, ranks: int, sizes: dict[str, int]) -> None:
+    with pytest.raises(ModelingError, match=f"--shared-expert-ranks {ranks}"):
+        build(load_spec(model), PREFILL, own_ranks(ranks, world_size=8, **sizes))
