@@ -179,6 +179,13 @@ def add_parallel_arguments(parser: CommandParser) -> None:
         help="tokens of the busiest expert-parallel rank over the mean of all (default: 1, balanced routing)",
     )
     group.add_argument(
+        "--shared-expert-ranks",
+        type=whole_number(0),
+        default=0,
+        metavar="N",
+        help="expert-parallel ranks that hold shared experts alone, at work beside the others (default: 0, none)",
+    )
+    group.add_argument(
         "--vision-tp-size",
         type=size,
         metavar="N",
@@ -281,6 +288,7 @@ def deployment(arguments: argparse.Namespace) -> Deployment:
         enable_shared_expert_tp=arguments.enable_shared_expert_tp,
         enable_redundant_experts=arguments.enable_redundant_experts,
         expert_skew=arguments.expert_skew,
+        shared_expert_ranks=arguments.shared_expert_ranks,
         vision_tp_size=arguments.vision_tp_size,
         enable_multistream="enable_multistream" in options,
         enable_matmul_allreduce="enable_matmul_allreduce" in options,

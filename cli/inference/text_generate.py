@@ -122,6 +122,12 @@ def _add_workload_arguments(parser: CommandParser) -> None:
         help="probability that a drafted token is accepted if all before it were: one rate, or one a drafted token",
     )
     group.add_argument(
+        "--acceptance-length",
+        type=number(1.0),
+        metavar="TOKENS",
+        help="measured tokens that a speculative step yields a sequence, the model's own included, instead of a rate",
+    )
+    group.add_argument(
         "--image-batch-size",
         type=whole_number(0),
         default=0,
@@ -257,6 +263,7 @@ def _workload(arguments: argparse.Namespace) -> TextWorkload:
         num_mtp_tokens=arguments.num_mtp_tokens,
         mtp_acceptance_rate=tuple(arguments.mtp_acceptance_rate),
         num_draft_tokens=arguments.num_draft_tokens,
+        acceptance_length=arguments.acceptance_length,
         image_batch_size=arguments.image_batch_size,
         image_height=arguments.image_height,
         image_width=arguments.image_width,
