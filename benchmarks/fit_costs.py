@@ -27,7 +27,7 @@ from tensor_cast.performance_model.analytic import analytic_time
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 NVIDIA_SOURCE = "fit of half of the public kernel tables of aiconfigurator-core 0.12.0"
-A3_COLLECTIVE_SOURCE = "fit of half of the public times of HCCL collectives of 8 and 16 dies, alone and in a model"
+A3_COLLECTIVE_SOURCE = "fit of half of the public times of HCCL collectives of 8 and 16 dies inside a model"
 A3_SOURCE = "fit of half of the public device times on one 910C die in vLLM serving traces"
 
 # Output tiles that kernel libraries are built with (CUTLASS and cuBLAS on NVIDIA; the cube's L0 allows as much).
@@ -284,6 +284,20 @@ def _log_errors(key: str, tables: Sequence[Table], cost: KernelCost | Collective
         total = sum(analytic_time(op, device).total_s for op in table.ops)
         parts.append(np.log(np.broadcast_to(total, table.seconds.shape) / table.seconds))
     return np.concatenate(parts)
+
+
+def log_errors_of(tables: Sequence[Table]) -> tuple[FloatArray, FloatArray]:
+    """Logarithms of predicted over measured time with the packaged costs, and the predicted seconds."""
+    errors, seconds = [], []
+    for table in tables:
+        collective = table.device.collective
+        if table.two_pass:
+            collective = replace(collective, one_shot_s=0.0)
+        device = replace(table.device, collective=collective)
+        total = sum(analytic_time(op, device).total_s for op in table.ops)
+        seconds.append(np.broadcast_to(total, table.seconds.shape))
+        errors.append(np.log(seconds[-1] / table.seconds))
+    return np.concatenate(errors), np.concatenate(seconds)
 
 
 def yaml_of(figures: Mapping[str, Any]) -> str:

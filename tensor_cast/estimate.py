@@ -30,6 +30,12 @@ class Estimate(TimedKernels):
     memory: MemoryEstimate
     warnings: tuple[str, ...] = ()
     performance_model: str = "analytic"
+    idle_s: Quantity = 0.0
+
+    @property
+    def total_time_s(self) -> Quantity:
+        """Seconds of the step: its kernels, and the time between and around them (``idle_s``)."""
+        return self.device_time_s + self.idle_s
 
     @property
     def tokens(self) -> Quantity:

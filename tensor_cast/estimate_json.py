@@ -35,6 +35,9 @@ def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
         "deployment": {**asdict(estimate.deployment), "parallel": asdict(estimate.parallel)},
         "parameters": {"total": estimate.parameters_total, "active": estimate.parameters_active},
         "total_time_s": plain(estimate.total_time_s),
+        "error_low": _known(estimate.error_low),
+        "error_high": _known(estimate.error_high),
+        "idle_s": plain(estimate.idle_s),
         "tokens_per_s_per_device": plain(estimate.tokens_per_s_per_device),
         "ttft_s": _optional(estimate.ttft_s),
         "tpot_s": _optional(estimate.tpot_s),
@@ -72,7 +75,9 @@ def op_to_dict(op: OpEstimate) -> dict[str, Any]:
         "share": plain(op.share),
         "bound": op.bound_name,
         "source": op.source,
-        "expected_error": None if np.isnan(op.expected_error).any() else plain(op.expected_error),
+        "expected_error": _known(op.expected_error),
+        "error_low": _known(op.error_low),
+        "error_high": _known(op.error_high),
         "flops": plain(op.flops),
         "bytes": plain(op.bytes),
         "parts_s": {name: plain(seconds) for name, seconds in op.parts_s.items()},
@@ -92,6 +97,11 @@ def collective_to_dict(collective: CollectiveEstimate) -> dict[str, Any]:
         "total_s": plain(collective.total_s),
         "fused": collective.fused,
     }
+
+
+def _known(error: Quantity) -> Any:
+    """A relative error; ``None`` where nothing is known of it."""
+    return None if np.isnan(error).any() else plain(error)
 
 
 def _optional(value: Quantity | None) -> Any:

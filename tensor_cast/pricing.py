@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tensor_cast.devices.profile import DeviceProfile
@@ -9,6 +10,8 @@ from tensor_cast.errors import ModelingError, did_you_mean
 from tensor_cast.graph import Block, Graph, Node
 from tensor_cast.ops import Collective, Overlapped
 from tensor_cast.performance_model.collectives import outermost_link
+from tensor_cast.performance_model.engine import Engine, chained
+from tensor_cast.performance_model.error import error_band
 from tensor_cast.performance_model.timing import Timer, analytic_timer
 from tensor_cast.timed_kernels import CollectiveEstimate, KernelEstimate
 
@@ -64,20 +67,29 @@ def performance_timer(
     return EmpiricalTimer(device, None if database is None else Path(database), interpolate=interpolate)
 
 
-def price(graph: Graph, device: DeviceProfile, timer: Timer | None = None) -> list[KernelEstimate]:
-    """Every kernel of ``graph``, timed; by the analytic model of ``device`` unless another is given."""
+def price(
+    graph: Graph, device: DeviceProfile, timer: Timer | None = None, engine: Engine | None = None
+) -> list[KernelEstimate]:
+    """Every kernel of ``graph``, timed; by the analytic model of ``device`` unless another is given.
+
+    ``engine`` says how far launches overlap; without one each kernel pays its whole fixed cost.
+    """
     timer = timer or analytic_timer(device)
-    return [_price(block, node, timer) for block, node in graph.nodes()]
+    return [_price(block, node, timer, device, engine) for block, node in graph.nodes()]
 
 
-def _price(block: Block, node: Node, timer: Timer) -> KernelEstimate:
+def _price(block: Block, node: Node, timer: Timer, device: DeviceProfile, engine: Engine | None) -> KernelEstimate:
+    timing = timer(node.op)
+    low, high = error_band(node.op, timing, device)
+    # A collective waits for its peers: its launch hides nothing.
+    time = timing.time if isinstance(node.op, Collective) else chained(timing.time, engine)
     return KernelEstimate(
         op=node.op,
         block=block.name,
         count=block.count,
         stream=node.stream,
         section=node.section,
-        timing=timer(node.op),
+        timing=replace(timing, time=time, error_low=low, error_high=high),
         layers=block.layers,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from tensor_cast.models.images import with_image_tokens
 from tensor_cast.models.parameters import count_parameters
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.ops import Op
+from tensor_cast.performance_model.engine import Engine, get_engine, idle_time
+from tensor_cast.performance_model.error import unmeasured
 from tensor_cast.performance_model.roofline import KernelTime
 from tensor_cast.performance_model.timing import Timing
 from tensor_cast.pricing import check_world, collectives, device_profile, performance_timer, price
@@ -58,12 +61,13 @@ def simulate(
     check_world(profile, deployment.world_size)
     step = build(spec, workload, deployment)
     timer = performance_timer(profile, performance_model, database, interpolate=interpolate)
-    kernels = price(step.graph, profile, timer)
+    engine = get_engine(deployment.engine) if deployment.engine != "none" else None
+    kernels = price(step.graph, profile, timer, engine)
     pipeline_wait = _pipeline_wait(step, workload, kernels)
     if pipeline_wait is not None:
         kernels.append(pipeline_wait)
     parameters = count_parameters(spec)
-    return Estimate(
+    estimate = Estimate(
         model=spec,
         device=profile,
         workload=workload,
@@ -75,8 +79,22 @@ def simulate(
         kernels=tuple(kernels),
         collectives=tuple(collectives(step.graph, profile, timer)),
         memory=text_memory(spec, step, workload, deployment, profile, reserved_bytes=reserved_bytes),
-        warnings=tuple(_warnings(spec, workload, deployment)),
+        warnings=(*_warnings(spec, workload, deployment), *unmeasured(kernels, profile)),
         performance_model=performance_model,
+    )
+    return replace(estimate, idle_s=_idle_time(estimate, engine))
+
+
+def _idle_time(estimate: Estimate, engine: Engine | None) -> Quantity:
+    """What launches, the host and the engine add to the kernels."""
+    launches: Quantity = sum((kernel.count for kernel in estimate.kernels), start=0.0)
+    return idle_time(
+        estimate.device_time_s,
+        launches,
+        estimate.device,
+        engine,
+        eager=estimate.deployment.execution == "eager",
+        request=not estimate.workload.decode,
     )
 
 

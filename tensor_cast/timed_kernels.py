@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tensor_cast.ops import CATEGORIES, Category, Op, Tensor
+from tensor_cast.performance_model.error import Band, row_band, total_band
 from tensor_cast.performance_model.roofline import BOUNDS, KernelTime
 from tensor_cast.performance_model.timing import SOURCES, Source, Timing, source_names
 from tensor_cast.quantity import Quantity
@@ -41,6 +42,11 @@ class KernelEstimate:
         return self.timing.source
 
     @property
+    def band(self) -> Band:
+        """Relative error that the time may have."""
+        return Band(self.timing.error_low, self.timing.error_high)
+
+    @property
     def category(self) -> Category:
         """Category of the report; waiting for other pipeline stages counts as communication."""
         return "Comm" if self.op.name == "pipeline_wait" else self.op.category
@@ -56,7 +62,8 @@ class OpEstimate:
     """A row of the report: all launches of one kernel name in one part of the model.
 
     ``op`` is the first of them; in ``Estimate.ops_by_shape`` its tensors have the shapes of all. ``expected_error`` is
-    relative, the mean of all launches by their time; NaN where nothing is known of it.
+    relative, the mean of all launches by their time; in four cases of five the true time lies between ``error_low`` and
+    ``error_high`` of it (relative, negative and positive). NaN where nothing is known.
     """
 
     name: str
@@ -72,6 +79,8 @@ class OpEstimate:
     parts_s: dict[str, Quantity]
     op: Op
     expected_error: Quantity
+    error_low: Quantity
+    error_high: Quantity
 
     @property
     def average_s(self) -> Quantity:
@@ -106,9 +115,14 @@ class TimedKernels:
 
     kernels: tuple[KernelEstimate, ...]
 
-    @cached_property
+    @property
     def total_time_s(self) -> Quantity:
-        """Seconds of the run: kernels of one stream one after another, streams of a section at the same time."""
+        """Seconds of the run."""
+        return self.device_time_s
+
+    @cached_property
+    def device_time_s(self) -> Quantity:
+        """Seconds of all kernels: those of one stream one after another, streams of a section at the same time."""
         total: Quantity = 0.0
         sections: dict[tuple[str, int], dict[int, Quantity]] = {}
         for kernel in self.kernels:
@@ -127,7 +141,7 @@ class TimedKernels:
     @property
     def overlapped_s(self) -> Quantity:
         """Seconds that run hidden on a second stream: the sum of the rows less the total."""
-        return sum((kernel.total_s for kernel in self.kernels), start=0.0) - self.total_time_s
+        return sum((kernel.total_s for kernel in self.kernels), start=0.0) - self.device_time_s
 
     @cached_property
     def categories(self) -> dict[Category, Quantity]:
@@ -136,6 +150,21 @@ class TimedKernels:
         for kernel in self.kernels:
             totals[kernel.category] = totals[kernel.category] + kernel.total_s
         return totals
+
+    @cached_property
+    def error_band(self) -> Band:
+        """Relative error that ``total_time_s`` may have, from those of its kernels; NaN where too little is known."""
+        return total_band([(kernel.band, kernel.total_s) for kernel in self.kernels])
+
+    @property
+    def error_low(self) -> Quantity:
+        """How much less than ``total_time_s`` the truth may be, relative: negative."""
+        return self.error_band.low
+
+    @property
+    def error_high(self) -> Quantity:
+        """How much more than ``total_time_s`` the truth may be, relative."""
+        return self.error_band.high
 
     @cached_property
     def sources_s(self) -> dict[Source, Quantity]:
@@ -167,6 +196,7 @@ class TimedKernels:
         total: Quantity = sum((kernel.total_s for kernel in kernels), start=0.0)
         parts = {bound: sum((getattr(k.time, f"{bound}_s") * k.count for k in kernels), start=0.0) for bound in BOUNDS}
         codes = np.concatenate([np.unique(kernel.timing.codes) for kernel in kernels])
+        band = row_band([(kernel.band, kernel.total_s) for kernel in kernels])
         errors: Quantity = sum((kernel.timing.expected_error * kernel.total_s for kernel in kernels), start=0.0)
         return OpEstimate(
             name=kernels[0].op.name,
@@ -182,6 +212,8 @@ class TimedKernels:
             parts_s=parts,
             op=kernels[0].op,
             expected_error=errors / total,
+            error_low=band.low,
+            error_high=band.high,
         )
 
 

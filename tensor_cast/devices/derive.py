@@ -57,6 +57,8 @@ def build_profile(
         interconnect=_interconnect(document, at, device, figures),
         kernels=figures.kernels(),
         collective=figures.collective(),
+        launch_gap_s=figures.shared("launch_gap_s", rules.LAUNCH_GAP_S, rules.LAUNCH_GAP),
+        host_launch_s=figures.shared("host_launch_s", rules.HOST_LAUNCH_S, rules.HOST_LAUNCH),
         sources=figures.sources,
     )
     for path in device.sources:
@@ -89,6 +91,15 @@ class _Figures:
             return self.stated(path, value)
         self.sources[path] = rule
         return assumed
+
+    def shared(self, path: str, assumed: float, rule: str) -> float:
+        """A figure of the device's own entry, of its family, or the one that a rule assumes."""
+        own, shared = getattr(self._device, path), getattr(self._defaults, path)
+        if isinstance(own, UnsetType) and not isinstance(shared, UnsetType):
+            self.sources[path] = self._family_source(path)
+            return float(shared)
+        stated: float = self.stated_or(path, own, assumed, rule)
+        return stated
 
     def derive(self, group: str, rates: dict[str, float], dtype: str, assumed: float, rule: str) -> None:
         """Give ``rates`` the dtype that it lacks."""

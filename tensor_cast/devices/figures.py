@@ -18,6 +18,8 @@ _UNITS = {
     "size": "devices",
     "latency_s": "s",
     "fixed_s": "s",
+    "launch_gap_s": "s",
+    "host_launch_s": "s",
     "matrix_efficiency": "of the peak",
     "memory_efficiency": "of the peak",
     "vector_efficiency": "of the peak",
@@ -72,6 +74,7 @@ def list_figures(profile: DeviceProfile) -> list[Figure]:
     for kind, cost in profile.kernels.items():
         values.update((f"kernels.{kind}.{key}", _text_of_tiles(value)) for key, value in asdict(cost).items())
     values.update((f"collective.{key}", value) for key, value in asdict(profile.collective).items())
+    values.update((key, getattr(profile, key)) for key in ("launch_gap_s", "host_launch_s"))
     return [Figure(path, value, _unit(path), profile.sources.get(path, "")) for path, value in values.items()]
 
 

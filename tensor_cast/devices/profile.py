@@ -109,7 +109,8 @@ class DeviceProfile:
     that a rule derived starts with ``assumed``.
 
     ``kernels`` has the cost of every kernel class, and of a class in one matrix dtype (``matmul_fp8``) where that
-    differs.
+    differs. Between a kernel and the next of a graph the device idles for ``launch_gap_s``; in eager mode the host needs
+    ``host_launch_s`` for each launch.
     """
 
     name: str
@@ -126,6 +127,8 @@ class DeviceProfile:
     interconnect: Interconnect
     kernels: dict[str, KernelCost]
     collective: CollectiveCost
+    launch_gap_s: float = 0.0
+    host_launch_s: float = 0.0
     sources: dict[str, str] = field(default_factory=dict)
 
     all_device_profiles: ClassVar[Mapping[str, DeviceProfile]]

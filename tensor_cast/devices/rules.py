@@ -24,6 +24,11 @@ MATRIX_CORES = "assumed: 1, so that partly filled waves of tiles are not counted
 VECTOR_CORES = "assumed: as many as matrix cores"
 CACHE = "assumed: 0, so that every byte comes from memory"
 KERNEL = "assumed: about the median of the measured families"
+LAUNCH_GAP_S = 0.0
+LAUNCH_GAP = "assumed: kernels of a graph follow one another without a gap"
+HOST_LAUNCH_S = 8e-6
+HOST_LAUNCH = "assumed: 8 us, PyTorch's usual time for an operator on an x86 host (5 to 10 us)"
+
 NEUTRAL = ("wave_s", "step_s", "start_s", "overlap", "peer_s", "one_shot_s")
 ROOFLINE = "assumed: a plain roofline, whose parts overlap and whose tiles and cores cost nothing beside their work"
 NO_LINK = "assumed: a device without interconnect stands alone"

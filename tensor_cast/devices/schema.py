@@ -103,6 +103,8 @@ class Defaults(Struct, forbid_unknown_fields=True):
     fitted_on: tuple[Name, ...] = ()
     kernels: Kernels | UnsetType = UNSET
     collective: Collective | UnsetType = UNSET
+    launch_gap_s: NotNegative | UnsetType = UNSET
+    host_launch_s: NotNegative | UnsetType = UNSET
     sources: dict[str, Text] = {}
 
 
@@ -124,6 +126,8 @@ class Device(Struct, forbid_unknown_fields=True):
     interconnect: Annotated[tuple[Level, ...], Meta(min_length=1)] | UnsetType = UNSET
     kernels: Kernels | UnsetType = UNSET
     collective: Collective | UnsetType = UNSET
+    launch_gap_s: NotNegative | UnsetType = UNSET
+    host_launch_s: NotNegative | UnsetType = UNSET
     sources: dict[str, Text] = {}
 
 

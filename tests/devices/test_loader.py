@@ -287,6 +287,8 @@ def profiles(draw: st.DrawFn) -> DeviceProfile:
         ),
         kernels={kind: draw(kernels) for kind in Kernels.__struct_fields__},
         collective=CollectiveCost(draw(shares), draw(times), draw(times), draw(times)),
+        launch_gap_s=draw(times),
+        host_launch_s=draw(times),
     )
     profile.sources.update((figure.path, draw(texts)) for figure in list_figures(profile))
     return profile

@@ -1,0 +1,117 @@
+"""Residuals of the kernels' costs: python benchmarks/fit_errors.py --measured DIRECTORY [--update]
+
+Run it after ``fit_costs.py``: it prices the same rows with the packaged profiles, prints the tenth and ninetieth
+percentile of measured over predicted time by family, class and length of the kernel, and how many of the rows that were
+not fitted fall between them. ``--update`` writes ``residuals.yaml``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks.fit_costs import FITS, Fit, FloatArray, load_tables, log_errors_of
+from benchmarks.measured_a3 import DEVICE
+from benchmarks.measured_kernels import SYSTEMS
+from tensor_cast.performance_model.error import DATA, Group, Limits, Residuals, to_plain
+
+SPLIT_S = 15e-6
+# Errors of a group are medians of a few kernels; two rows of a step share a library, a clock and a memory.
+CORRELATION = 0.5
+WIDENING = 1.5
+# Of kernels without a group: half as long to twice as long.
+UNMEASURED = Limits(-0.5, 1.0)
+# Percentiles of a few dozen rows that the costs were fitted to are narrower than those of new rows.
+OPTIMISM = 1.25
+# Of so few rows only the wider side says something.
+FEW_ROWS = 12
+HEIRS = {"ascend_a2": "ascend_a3", "ascend_350": "ascend_a3", "amd_instinct": "nvidia_hopper"}
+HEADER = """\
+# How far measured times lie from the analytic model's, by device family and kernel class (with a dtype where it has a
+# cost of its own): tenth and ninetieth percentile of measured / predicted - 1 on the rows that costs were fitted on,
+# their logarithms widened by {optimism:g}. Written by benchmarks/fit_errors.py; the rows are those of the profiles.
+"""
+
+
+def main() -> None:
+    """Print and, where asked to, write the residuals."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--measured", type=Path, required=True, help="directory of the measured tables")
+    parser.add_argument("--update", action="store_true", help="write the packaged residuals")
+    arguments = parser.parse_args()
+    groups: dict[str, dict[str, Group]] = {}
+    measured: dict[str, tuple[str, ...]] = {}
+    for fit in FITS:
+        tables = load_tables(fit, arguments.measured)
+        fitted = np.concatenate([table.fitted for table in tables]) if tables else np.zeros(0, bool)
+        if fitted.sum() < 8:
+            continue
+        residual, predicted = log_errors_of(tables)
+        ratio = np.exp(-residual)
+        group = _group(ratio[fitted], predicted[fitted])
+        groups.setdefault(fit.family, {})[fit.key] = group
+        measured[fit.family] = _devices(fit)
+        inside = _inside(group, ratio[~fitted], predicted[~fitted])
+        print(f"{fit.family} {fit.key}: {group}, {inside:.0%} of {int((~fitted).sum())} other rows inside", flush=True)
+    grouped = groups["ascend_a3"]
+    for key in ("matmul", "matmul_int8"):
+        # Priced as a plain product, and not measured alone: the error is at least that of the product.
+        grouped.setdefault(f"grouped_{key}", grouped[key])
+    result = Residuals(SPLIT_S, CORRELATION, WIDENING, UNMEASURED, HEIRS, measured, groups)
+    if arguments.update:
+        DATA.write_text(HEADER.format(optimism=OPTIMISM) + _yaml(to_plain(result)), encoding="utf-8")
+
+
+def _devices(fit: Fit) -> tuple[str, ...]:
+    return (DEVICE,) if fit.systems == ("a3",) else tuple(SYSTEMS[system] for system in fit.systems)
+
+
+def _group(ratio: FloatArray, predicted: FloatArray) -> Group:
+    short = predicted < SPLIT_S
+    whole = _band(ratio)
+    bands = [_band(ratio[part]) if part.sum() >= 8 else whole for part in (short, ~short)]
+    return Group(len(ratio), *bands, float(f"{predicted.min():.3g}"), float(f"{predicted.max():.3g}"))
+
+
+def _band(ratio: FloatArray) -> Limits:
+    low, high = np.quantile(OPTIMISM * np.log(ratio), (0.1, 0.9))
+    if len(ratio) <= FEW_ROWS:
+        low, high = min(low, -high), max(high, -low)
+    # At least 3 %: repeated runs of one kernel differ as much.
+    return Limits(round(float(min(np.expm1(low), -0.03)), 3), round(float(max(np.expm1(high), 0.03)), 3))
+
+
+def _inside(group: Group, ratio: FloatArray, predicted: FloatArray) -> float:
+    short = predicted < SPLIT_S
+    low = np.where(short, group.short.low, group.long.low)
+    high = np.where(short, group.short.high, group.long.high)
+    return float(np.mean((ratio >= 1.0 + low) & (ratio <= 1.0 + high)))
+
+
+def _yaml(value: Any, indent: int = 0) -> str:
+    lines = []
+    for key, item in value.items():
+        if isinstance(item, dict) and any(isinstance(inner, dict) for inner in item.values()) and indent < 4:
+            lines.append(f"{' ' * indent}{key}:\n{_yaml(item, indent + 2)}")
+        else:
+            lines.append(f"{' ' * indent}{key}: {_flow(item)}\n")
+    return "".join(lines)
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_flow(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_flow(item) for item in value)}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What a serving engine and its host add to the kernels of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensor_cast.errors import ModelingError, did_you_mean
+from tensor_cast.performance_model.roofline import KernelTime
+from tensor_cast.quantity import Quantity
+
+if TYPE_CHECKING:
+    from tensor_cast.devices.profile import DeviceProfile
+
+DATA = Path(__file__).with_name("engines.yaml")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Constants of one engine, all zero for ``none``.
+
+    ``step_s`` is its own time a step (scheduling, sampling, preparing the next batch) that the device waits for.
+    ``launch_overlap`` is the share of a compute kernel's fixed cost that hides behind the kernel before it when a graph
+    launches both. ``request_s`` is what a request costs before its first step: HTTP, tokens, admission.
+    ``prefill_share`` is the part of others' prefills that a decoding request waits for, and ``queue_share`` the part of
+    others' prefills that a new request waits for, both of those that it could meet; only a model of serving, not of one
+    step, needs them. ``sources`` says where each figure comes from.
+    """
+
+    name: str
+    step_s: float
+    launch_overlap: float
+    request_s: float
+    prefill_share: float
+    queue_share: float
+    sources: dict[str, str]
+
+
+@cache
+def engines() -> dict[str, Engine]:
+    """Every engine by name."""
+    import msgspec
+
+    from tensor_cast.devices.yaml_document import read_yaml
+
+    value = read_yaml(DATA).value
+    assert isinstance(value, dict)
+    return {name: msgspec.convert({"name": name, **figures}, Engine) for name, figures in value.items()}
+
+
+def get_engine(name: str) -> Engine:
+    """The engine called ``name``.
+
+    Raises:
+        ModelingError: there is none.
+    """
+    try:
+        return engines()[name]
+    except KeyError:
+        raise ModelingError(
+            f"Unknown engine {name!r}: one of {', '.join(engines())}.{did_you_mean(name, engines())}"
+        ) from None
+
+
+def chained(time: KernelTime, engine: Engine | None) -> KernelTime:
+    """``time`` of a compute kernel in a graph of ``engine``: without the part of its launch that hides."""
+    if engine is None or not engine.launch_overlap:
+        return time
+    return replace(time, fixed_s=time.fixed_s * (1.0 - engine.launch_overlap))
+
+
+def idle_time(
+    device_time_s: Quantity,
+    launches: Quantity,
+    device: DeviceProfile,
+    engine: Engine | None = None,
+    *,
+    eager: bool = False,
+    request: bool = False,
+) -> Quantity:
+    """Seconds of a step in which the device runs no kernel.
+
+    Args:
+        device_time_s: the kernels.
+        launches: how many; each waits for the device's gap. In eager mode the host launches them one by one, and the
+            device waits for it where that takes longer than the kernels.
+        device: whose gap, and whose host.
+        engine: its own time a step.
+        eager: whether kernels are launched one by one instead of as a graph.
+        request: whether the step is the first of its requests.
+    """
+    gaps: Quantity = launches * device.launch_gap_s
+    if eager:
+        gaps = np.maximum(gaps, launches * device.host_launch_s - device_time_s)
+    if engine is None:
+        return gaps
+    return gaps + engine.step_s + (engine.request_s if request else 0.0)

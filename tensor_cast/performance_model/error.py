@@ -1,0 +1,233 @@
+"""How wrong a time may be: residuals of the rows that a kernel's costs were fitted on, carried to kernels and totals.
+
+A band is a pair of relative errors: in four cases of five the true time lies between ``(1 + low)`` and ``(1 + high)``
+times the predicted one. ``residuals.yaml`` holds the tenth and ninetieth percentile of measured over predicted time by
+device family, kernel class (and dtype) and length of the kernel; ``docs/accuracy.md`` counts how often rows that were
+not fitted fall inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensor_cast.devices.profile import DeviceProfile
+from tensor_cast.ops import Collective, Op, Overlapped
+from tensor_cast.performance_model.roofline import kernel_class
+from tensor_cast.quantity import Quantity
+
+if TYPE_CHECKING:
+    from tensor_cast.performance_model.timing import Timing
+    from tensor_cast.timed_kernels import KernelEstimate
+
+DATA = Path(__file__).with_name("residuals.yaml")
+# A class with fewer fitted rows than this has no percentiles worth the name.
+FEWEST_ROWS = 8
+# Share of the time that warnings of a class start at.
+NOTABLE_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Band:
+    """Relative errors, the lower one usually negative; NaN where nothing is known."""
+
+    low: Quantity
+    high: Quantity
+
+
+UNKNOWN = Band(float("nan"), float("nan"))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A band as the file has it."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Group:
+    """Residuals of one class of kernels of a family: limits of short and of long kernels, and what was measured."""
+
+    rows: int
+    short: Limits
+    long: Limits
+    shortest_s: float
+    longest_s: float
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """All groups by family and class, and how they carry over.
+
+    ``heirs`` take over the costs of another family, and its bands ``widening`` times as wide, as do devices of a family
+    that are not among ``measured``. ``correlation`` is that of the errors of different rows of one step. ``unmeasured``
+    is the band of kernels without a group in a total, if they are less than half of it.
+    """
+
+    split_s: float
+    correlation: float
+    widening: float
+    unmeasured: Limits
+    heirs: dict[str, str]
+    measured: dict[str, tuple[str, ...]]
+    groups: dict[str, dict[str, Group]]
+
+
+@cache
+def residuals() -> Residuals:
+    """The packaged residuals."""
+    import msgspec
+
+    from tensor_cast.devices.yaml_document import read_yaml
+
+    return msgspec.convert(read_yaml(DATA).value, Residuals)
+
+
+def class_of(op: Op, device: DeviceProfile) -> str:
+    """The row of a device's costs that prices ``op``, as residuals are grouped: ``matmul``, ``matmul_fp8``, ..."""
+    if isinstance(op, Overlapped):
+        return class_of(op.compute[0], device)
+    if isinstance(op, Collective):
+        return "collective"
+    kind = kernel_class(op)
+    apart = f"{kind}_{op.matrix_dtype}"
+    return apart if apart in device.kernels else kind
+
+
+def error_band(op: Op, timing: Timing, device: DeviceProfile) -> tuple[Quantity, Quantity]:
+    """Errors below and above of ``timing``: of its group for analytic points, of the measurements for the others."""
+    band = _analytic_band(op, timing.time.total_s, device)
+    measured = np.isfinite(timing.expected_error)
+    if not np.any(measured):
+        return band.low, band.high
+    expected = np.asarray(timing.expected_error)
+    return np.where(measured, -expected, band.low), np.where(measured, expected, band.high)
+
+
+def _analytic_band(op: Op, seconds: Quantity, device: DeviceProfile) -> Band:
+    group, widening = _group(op, device)
+    if group is None:
+        return UNKNOWN
+    short = np.less(seconds, residuals().split_s)
+    return Band(
+        np.where(short, group.short.low, group.long.low) * widening,
+        np.where(short, group.short.high, group.long.high) * widening,
+    )
+
+
+def _group(op: Op, device: DeviceProfile) -> tuple[Group | None, float]:
+    known = residuals()
+    family = known.heirs.get(device.family, device.family)
+    group = known.groups.get(family, {}).get(class_of(op, device))
+    if group is None or group.rows < FEWEST_ROWS:
+        return None, 1.0
+    return group, 1.0 if device.name in known.measured.get(family, ()) else known.widening
+
+
+def row_band(parts: Sequence[tuple[Band, Quantity]]) -> Band:
+    """Band of launches of one kernel name, whose errors are the same: the mean by time."""
+    total: Quantity = sum((seconds for _, seconds in parts), start=0.0)
+    low: Quantity = sum((band.low * seconds for band, seconds in parts), start=0.0)
+    high: Quantity = sum((band.high * seconds for band, seconds in parts), start=0.0)
+    return Band(np.divide(low, total), np.divide(high, total))
+
+
+def total_band(parts: Iterable[tuple[Band, Quantity]]) -> Band:
+    """Band of a sum of kernels.
+
+    With half-widths ``h_i`` in seconds and a correlation ``r`` between any two, the half-width of the sum is
+    ``sqrt(r (sum h_i)^2 + (1 - r) sum h_i^2)``. NaN where kernels that nothing is known of take half of the time.
+    """
+    known = residuals()
+    total, missing = _Sums(), _Sums()
+    for band, seconds in parts:
+        unknown = np.isnan(band.low)
+        total.add(
+            seconds,
+            np.where(unknown, known.unmeasured.low, band.low) * seconds,
+            np.where(unknown, known.unmeasured.high, band.high) * seconds,
+        )
+        missing.add(np.where(unknown, seconds, 0.0))
+    enough = np.less(missing.seconds, 0.5 * total.seconds)
+    low, high = total.widths(known.correlation)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return Band(
+            np.where(enough, -np.divide(low, total.seconds), np.nan),
+            np.where(enough, np.divide(high, total.seconds), np.nan),
+        )
+
+
+class _Sums:
+    """Sums of seconds and of half-widths, plain and squared."""
+
+    def __init__(self) -> None:
+        self.seconds: Quantity = 0.0
+        self._low: Quantity = 0.0
+        self._high: Quantity = 0.0
+        self._low_squared: Quantity = 0.0
+        self._high_squared: Quantity = 0.0
+
+    def add(self, seconds: Quantity, low: Quantity = 0.0, high: Quantity = 0.0) -> None:
+        self.seconds = self.seconds + seconds
+        self._low, self._high = self._low + low, self._high + high
+        self._low_squared, self._high_squared = self._low_squared + low * low, self._high_squared + high * high
+
+    def widths(self, correlation: float) -> tuple[Quantity, Quantity]:
+        independent = 1.0 - correlation
+        return (
+            np.sqrt(correlation * self._low * self._low + independent * self._low_squared),
+            np.sqrt(correlation * self._high * self._high + independent * self._high_squared),
+        )
+
+
+def unmeasured(kernels: Sequence[KernelEstimate], device: DeviceProfile) -> list[str]:
+    """Warnings of what a request asks beyond all measurements: classes, devices and sizes, with the nearest measured.
+
+    Only classes that take a notable share of the time are named. The device of round figures, which is no product, has
+    nothing to be measured.
+    """
+    if device.family == "test":
+        return []
+    known = residuals()
+    family = known.heirs.get(device.family, device.family)
+    total = float(np.max(sum((kernel.total_s for kernel in kernels), start=0.0)))
+    shares: dict[str, float] = {}
+    longest: dict[str, float] = {}
+    for kernel in kernels:
+        if kernel.source != "analytic" or not kernel.op.inputs:
+            continue
+        name = class_of(kernel.op, device)
+        shares[name] = shares.get(name, 0.0) + float(np.max(kernel.total_s)) / total
+        longest[name] = max(longest.get(name, 0.0), float(np.max(kernel.time.total_s)))
+    notable = [name for name, share in shares.items() if share >= NOTABLE_SHARE]
+    groups = known.groups.get(family, {})
+    missing = [name for name in notable if name not in groups or groups[name].rows < FEWEST_ROWS]
+    messages = []
+    if missing:
+        messages.append(f"No measurement near this: {', '.join(missing)} kernels on {device.name}.")
+    devices = known.measured.get(family, ())
+    if devices and device.name not in devices and len(missing) < len(notable):
+        messages.append(f"Kernel times of {device.name} rest on measurements of {' and '.join(devices)}.")
+    for name in notable:
+        if name not in missing and longest[name] > 2.0 * groups[name].longest_s:
+            messages.append(
+                f"A {name} kernel of {longest[name]:.3g} s is beyond what was measured; the longest was "
+                f"{groups[name].longest_s:.3g} s."
+            )
+    return messages
+
+
+def to_plain(value: Residuals) -> dict[str, Any]:
+    """The document that loads as ``value``."""
+    import msgspec
+
+    plain = msgspec.to_builtins(value)
+    assert isinstance(plain, dict)
+    return plain

@@ -1,0 +1,142 @@
+"""Bands of kernels and of totals, combined by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tensor_cast import Deployment, TextWorkload, simulate
+from tensor_cast.devices import get_device
+from tensor_cast.devices.registry import DeviceRegistry
+from tensor_cast.ops import Elementwise, MatMul, Tensor
+from tensor_cast.performance_model.error import (
+    UNKNOWN,
+    Band,
+    class_of,
+    error_band,
+    residuals,
+    row_band,
+    to_plain,
+    total_band,
+    unmeasured,
+)
+from tensor_cast.performance_model.roofline import KernelTime
+from tensor_cast.performance_model.timing import Timing
+from tests.small_models import dense
+
+KNOWN = residuals()
+A3, H100 = get_device("ATLAS_800_A3_752T_128G_DIE"), get_device("H100")
+DECODE = TextWorkload(num_queries=16, query_length=1, context_length=1000, decode=True)
+
+
+def product(dtype: str = "bfloat16") -> MatMul:
+    x, w = Tensor((8.0, 64.0), dtype), Tensor((64.0, 64.0), dtype, "weight")
+    return MatMul(name="m", part="p", inputs=(x, w), outputs=(), m=8.0, k=64.0, n=64.0, matrix_dtype=dtype)
+
+
+def timing(seconds: object, expected: object = math.nan) -> Timing:
+    return Timing(KernelTime(0.0, 0.0, seconds, 0.0, 0.0), expected_error=expected)  # type: ignore[arg-type]
+
+
+def test_each_group_has_an_interval_around_its_prediction() -> None:
+    families = {get_device(name).family for name in DeviceRegistry()}
+    assert set(KNOWN.groups) | set(KNOWN.heirs) <= families
+    for groups in KNOWN.groups.values():
+        for group in groups.values():
+            assert -1 < group.short.low < 0 < group.short.high
+            assert -1 < group.long.low < 0 < group.long.high
+            assert 0 < group.shortest_s < group.longest_s
+
+
+def test_a_dtype_with_costs_of_its_own_has_errors_of_its_own() -> None:
+    assert class_of(product(), H100) == "matmul"
+    assert class_of(product("fp8"), H100) == "matmul_fp8"
+    assert class_of(product("int8"), H100) == "matmul"  # no row of its own on this device
+
+
+def test_short_and_long_kernels_have_different_bands() -> None:
+    group = KNOWN.groups["nvidia_hopper"]["matmul"]
+    low, high = error_band(product(), timing(np.array([KNOWN.split_s / 2, KNOWN.split_s * 2])), H100)
+    np.testing.assert_allclose(low, [group.short.low, group.long.low])
+    np.testing.assert_allclose(high, [group.short.high, group.long.high])
+
+
+def test_a_device_without_measurements_has_a_wider_band() -> None:
+    measured, _ = error_band(product(), timing(1e-3), A3)
+    inherited, _ = error_band(product(), timing(1e-3), get_device("ATLAS_800_A2_376T_64G"))
+    assert inherited == pytest.approx(KNOWN.widening * measured)
+
+
+def test_measured_points_have_the_error_of_their_measurement() -> None:
+    low, high = error_band(product(), timing(np.array([1e-3, 1e-3]), np.array([0.04, math.nan])), H100)
+    group = KNOWN.groups["nvidia_hopper"]["matmul"]
+    np.testing.assert_allclose(low, [-0.04, group.long.low])
+    np.testing.assert_allclose(high, [0.04, group.long.high])
+
+
+def test_nothing_is_claimed_of_what_was_never_measured() -> None:
+    x = Tensor((8.0, 64.0), "bfloat16")
+    norm = Elementwise(name="norm", part="p", inputs=(x,), outputs=(x,))
+    assert np.isnan(error_band(norm, timing(1e-6), H100)).all()
+
+
+def test_launches_of_one_kernel_are_wrong_together() -> None:
+    # A quarter of the time at -10 % / +20 %, the rest at -20 % / +40 %.
+    band = row_band([(Band(-0.1, 0.2), 1.0), (Band(-0.2, 0.4), 3.0)])
+    assert (band.low, band.high) == (pytest.approx(-0.175), pytest.approx(0.35))
+
+
+def test_errors_of_different_kernels_partly_cancel() -> None:
+    # Two seconds each with half-widths of 0.2 s and 0.4 s: r (0.4)^2 + (1 - r) (0.2^2 + 0.2^2) below, twice that above.
+    r = KNOWN.correlation
+    band = total_band([(Band(-0.1, 0.2), 2.0), (Band(-0.1, 0.2), 2.0)])
+    assert band.low == pytest.approx(-math.sqrt(r * 0.16 + (1 - r) * 0.08) / 4)
+    assert band.high == pytest.approx(math.sqrt(r * 0.64 + (1 - r) * 0.32) / 4)
+
+
+def test_a_total_is_unknown_when_most_of_it_is() -> None:
+    assert math.isnan(float(total_band([(UNKNOWN, 3.0), (Band(-0.1, 0.1), 2.0)]).low))
+    some = total_band([(UNKNOWN, 1.0), (Band(-0.1, 0.1), 9.0)])
+    assert -0.15 < float(some.low) < -0.1 + 0.02
+
+
+def test_a_step_carries_its_error_to_rows_total_and_json() -> None:
+    estimate = simulate(dense(), device=A3, workload=DECODE)
+    assert -1 < estimate.error_low < 0 < estimate.error_high
+    product_row = next(op for op in estimate.ops if op.name == "matmul")
+    assert -1 < product_row.error_low < 0 < product_row.error_high
+    document = estimate.to_dict()
+    assert document["error_low"] == estimate.error_low
+    assert {"error_low", "error_high"} <= set(document["ops"][0])
+
+
+def test_a_sweep_has_a_band_a_point() -> None:
+    many = TextWorkload(num_queries=np.array([1.0, 64.0]), query_length=1, context_length=100, decode=True)
+    sweep = simulate(dense(), device=A3, workload=many)
+    for index, queries in enumerate((1, 64)):
+        one = TextWorkload(num_queries=queries, query_length=1, context_length=100, decode=True)
+        single = simulate(dense(), device=A3, workload=one)
+        assert np.asarray(sweep.error_high)[index] == pytest.approx(float(single.error_high))
+
+
+def test_the_device_of_round_figures_is_not_warned_about() -> None:
+    estimate = simulate(dense(), device="TEST_DEVICE", workload=DECODE)
+    assert unmeasured(estimate.kernels, estimate.device) == []
+    assert math.isnan(float(estimate.error_low))
+
+
+def test_what_leaves_the_measurements_is_said_with_the_nearest() -> None:
+    a2 = simulate(dense(), device="ATLAS_800_A2_376T_64G", workload=DECODE)
+    assert any("rest on measurements of ATLAS_800_A3_752T_128G_DIE" in text for text in a2.warnings)
+    huge = TextWorkload(num_queries=4096, query_length=4096)
+    large = simulate(dense(), device=A3, workload=huge, deployment=Deployment())
+    assert any("is beyond what was measured; the longest was" in text for text in large.warnings)
+    assert any(text.startswith("No measurement near this:") for text in large.warnings)
+
+
+def test_the_packaged_residuals_load_as_they_are_written() -> None:
+    import msgspec
+
+    assert msgspec.convert(to_plain(KNOWN), type(KNOWN)) == KNOWN
