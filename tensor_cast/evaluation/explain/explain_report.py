@@ -130,8 +130,8 @@ def _kernels(found: Explanation, t: Language) -> list[Block]:
         (
             f"{match.family}{f' {match.shapes}' if len(match.shapes) < 44 else ''}",
             [
-                Part(t("measured"), match.measured_s, duration(match.measured_s), _MEASURED),
-                Part(t("predicted"), match.predicted_s, duration(match.predicted_s), _PREDICTED),
+                _bar(t("measured"), match.measured_calls, match.measured_s, _MEASURED, t),
+                _bar(t("predicted"), match.predicted_calls, match.predicted_s, _PREDICTED, t),
             ],
         )
         for match in charted
@@ -149,6 +149,10 @@ def _kernels(found: Explanation, t: Language) -> list[Block]:
         if matches:
             blocks += [Heading(t.known(category), 3), *_kernel_table(matches, t)]
     return blocks
+
+
+def _bar(label: str, calls: float, seconds: float, colour: str, t: Language) -> Part:
+    return Part(label, seconds, duration(seconds) if calls else t("absent"), colour)
 
 
 def _kernel_table(matches: Sequence[KernelMatch], t: Language) -> list[Block]:

@@ -7,8 +7,8 @@ from functools import cache
 
 from tensor_cast.ops import Category
 
-BACKWARD = "backward"
-"""Kernels of training, which no inference has."""
+TRAINING = " (training)"
+"""Ends the family of kernels that no inference has."""
 
 # The first family one of whose words stands in a name, in small letters and without underscores, takes it.
 _FAMILIES: tuple[tuple[str, Category, tuple[str, ...]], ...] = (
@@ -40,20 +40,20 @@ _FAMILIES: tuple[tuple[str, Category, tuple[str, ...]], ...] = (
     ("add", "Vector", ("add",)),
 )
 _COLLECTIVE_CORES = frozenset({"COMMUNICATION", "HCCL"})
-_BACKWARD = re.compile(r"grad|backprop|applyadam", re.IGNORECASE)
+_TRAINING = re.compile(r"grad|backprop|applyadam", re.IGNORECASE)
 
 
 @cache
 def family(name: str, core: str = "") -> tuple[str, Category]:
     """Family and category of a kernel type or of a simulator's kernel name; an unknown one is a family of its own.
 
-    ``core`` is the profiler's Accelerator Core: it tells collectives of unknown names from vector kernels, and matrix
-    work from both.
+    ``core`` is the profiler's Accelerator Core: it tells collectives of unknown names from vector kernels.
     """
     bare = name.replace("_", "").lower()
+    training = TRAINING if _TRAINING.search(name) else ""
     for known, category, words in _FAMILIES:
         if any(word in bare for word in words):
-            return (f"{known} {BACKWARD}" if _BACKWARD.search(name) else known), category
+            return known + training, category
     if core in _COLLECTIVE_CORES or bare.startswith("hcom"):
         return name, "Comm"
-    return name, "MatMul" if core == "AI_CORE" and "conv" in bare else "Vector"
+    return name + training, "Vector"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensor_cast.errors import ModelingError
-from tensor_cast.evaluation.explain.kernel_families import BACKWARD
+from tensor_cast.evaluation.explain.kernel_families import TRAINING
 from tensor_cast.evaluation.explain.matching import KernelMatch, match_kernels
 from tensor_cast.evaluation.explain.profile_rows import profile_paths, read_profile
 from tensor_cast.evaluation.explain.steps import Gap, MeasuredStep, choose_step
@@ -68,7 +68,7 @@ class Explanation:
     @property
     def training_s(self) -> float:
         """Time of kernels that only training has."""
-        return sum(match.measured_s for match in self.kernels if match.family.endswith(BACKWARD))
+        return sum(match.measured_s for match in self.kernels if match.family.endswith(TRAINING))
 
     @property
     def longest_gaps(self) -> list[Gap]:
