@@ -71,6 +71,7 @@ def denoise_runs(
     forwards = workload.prompts // parallel.cfg
     request = pipeline.denoiser_input(workload)
     timed: dict[tuple[Denoiser, CacheMode], Run] = {}
+    kept: dict[tuple[Denoiser, CacheMode], Quantity] = {}
     runs: list[Run] = []
     weights: dict[str, Quantity] = {}
     cache_bytes: Quantity = 0.0
@@ -89,7 +90,8 @@ def denoise_runs(
                     deployment=deployment,
                 )
                 timed[key] = _run("denoise", name, graph, 1.0, pricer)
-                cache_bytes = np.maximum(cache_bytes, _kept_bytes(graph) * forwards)
+                kept[key] = _kept_bytes(graph) * forwards
+            cache_bytes = np.maximum(cache_bytes, np.where(np.greater(kind.steps, 0.0), kept[key], 0.0))
             weights.setdefault(name, timed[key].weight_bytes)
             if happens:
                 runs.append(replace(timed[key], name=_forward_name(name, kind), repeats=kind.steps * forwards))

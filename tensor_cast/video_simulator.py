@@ -138,7 +138,9 @@ def _memory(
         parts.append(ComponentMemory(name, size, resident=stage in stages and not waits))
     activations: dict[Stage, Quantity] = {}
     for run in runs:
-        activations[run.stage] = np.maximum(activations.get(run.stage, 0.0), run.peak_bytes)
+        # A run may happen at some points of a sweep only.
+        peak = np.where(np.greater(run.repeats, 0.0), run.peak_bytes, 0.0)
+        activations[run.stage] = np.maximum(activations.get(run.stage, 0.0), peak)
     return VideoMemory(
         components=tuple(parts),
         activation_bytes=activations,
