@@ -211,7 +211,7 @@ class TimedKernels:
             bytes=sum((k.op.bytes * k.count for k in kernels), start=0.0),
             parts_s=parts,
             op=kernels[0].op,
-            expected_error=errors / total,
+            expected_error=errors / np.where(np.greater(total, 0.0), total, 1.0),
             error_low=band.low,
             error_high=band.high,
         )

@@ -136,7 +136,9 @@ def row_band(parts: Sequence[tuple[Band, Quantity]]) -> Band:
     total: Quantity = sum((seconds for _, seconds in parts), start=0.0)
     low: Quantity = sum((band.low * seconds for band, seconds in parts), start=0.0)
     high: Quantity = sum((band.high * seconds for band, seconds in parts), start=0.0)
-    return Band(np.divide(low, total), np.divide(high, total))
+    # A row of a sweep may not run at all at some points.
+    whole = np.where(np.greater(total, 0.0), total, 1.0)
+    return Band(np.divide(low, whole), np.divide(high, whole))
 
 
 def total_band(parts: Iterable[tuple[Band, Quantity]]) -> Band:
