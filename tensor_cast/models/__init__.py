@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from tensor_cast.errors import ModelingError
-from tensor_cast.models.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from tensor_cast.models.spec import ModelSpec
 
 __all__ = ["ModelSpec", "load_spec"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the structure of language models when it is asked for: diffusion pipelines do without."""
+    if name != "ModelSpec":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tensor_cast.models.spec import ModelSpec
+
+    return ModelSpec
 
 
 def load_spec(model: str, *, family: str | None = None, remote_source: str = "huggingface") -> ModelSpec:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tensor_cast.deployment import Deployment
 from tensor_cast.graph import Graph
 from tensor_cast.layers.conv import ComponentBuild
 from tensor_cast.layers.dit import UNQUANTIZED, add, layer_norm
 from tensor_cast.layers.linear import linear
 from tensor_cast.layers.text_encoder import ClipLayer, EncoderAttention, T5Layer, embed, rms_norm
 from tensor_cast.models.config import Config
-from tensor_cast.models.decoder import build
-from tensor_cast.models.parameters import count_parameters
-from tensor_cast.models.spec import ModelSpec
 from tensor_cast.quantity import Quantity
-from tensor_cast.workload import TextWorkload
+
+if TYPE_CHECKING:
+    from tensor_cast.models.spec import ModelSpec
 
 
 class TextEncoder(Protocol):
@@ -105,10 +103,17 @@ class LanguageModelEncoder:
 
     @property
     def parameters(self) -> int:
+        from tensor_cast.models.parameters import count_parameters
+
         counts = count_parameters(self.spec)
         return counts.total - (0 if self.head else sum(part.total for part in counts.parts if part.part == "lm_head"))
 
     def graph(self, prompts: Quantity, tokens: Quantity, *, dtype: str, fused: bool) -> Graph:
+        # Language models are heavy to import, and few pipelines have one.
+        from tensor_cast.deployment import Deployment
+        from tensor_cast.models.decoder import build
+        from tensor_cast.workload import TextWorkload
+
         workload = TextWorkload(num_queries=prompts, query_length=tokens)
         graph = build(self.spec, workload, Deployment(dtype=dtype, compile=fused)).graph
         if not self.head:
