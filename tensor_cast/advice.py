@@ -160,7 +160,8 @@ def _fewer_queries(request: _Request) -> Remedy | None:
     fits, too_many = 0, int(request.workload.num_queries)
     used = 0.0
     while too_many - fits > 1:
-        points = np.unique(np.floor(np.linspace(fits + 1, too_many - 1, _SWEEP_POINTS)))
+        count = min(_SWEEP_POINTS, too_many - 1 - fits)
+        points = np.floor(np.linspace(fits + 1, too_many - 1, count))
         memory = request.memory(num_queries=points)
         good = np.flatnonzero(np.broadcast_to(memory.fits, points.shape))
         if not good.size:

@@ -30,13 +30,15 @@ class Block:
     """Kernels that run ``count`` times: all layers of one kind, or the embedding, or the head.
 
     ``layers`` are the indices of the decoder layers that the block stands for; empty for what is not a layer.
-    ``weight_copies`` is how often its weights are stored.
+    ``weight_copies`` is how often its weights are stored. ``part`` is that of a model beside the main one, which the
+    parts of its kernels are then under.
     """
 
     name: str
     count: int
     layers: tuple[int, ...]
     weight_copies: int
+    part: str = ""
     nodes: list[Node] = field(default_factory=list)
 
     def weights(self) -> dict[Tensor, None]:
@@ -56,10 +58,15 @@ class Graph:
 
     @contextmanager
     def block(
-        self, name: str, count: int = 1, layers: tuple[int, ...] = (), weight_copies: int | None = None
+        self,
+        name: str,
+        count: int = 1,
+        layers: tuple[int, ...] = (),
+        weight_copies: int | None = None,
+        part: str = "",
     ) -> Iterator[Block]:
         """Open a block; what is emitted inside belongs to it."""
-        block = Block(name, count, layers, count if weight_copies is None else weight_copies)
+        block = Block(name, count, layers, count if weight_copies is None else weight_copies, part)
         self.blocks.append(block)
         yield block
 
@@ -96,7 +103,10 @@ class Graph:
         if self._captured is not None:
             self._captured.append(op)
             return
-        self.blocks[-1].nodes.append(Node(op, self._stream if self._section else 0, self._section))
+        block = self.blocks[-1]
+        if block.part:
+            op = op.within(block.part)
+        block.nodes.append(Node(op, self._stream if self._section else 0, self._section))
 
     def nodes(self) -> Iterator[tuple[Block, Node]]:
         """Every node with its block, in execution order."""

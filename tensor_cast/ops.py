@@ -7,7 +7,7 @@ its category. A multiply-add is two FLOPs. Nothing here knows a device.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from tensor_cast.dtypes import dtype_bytes
@@ -74,6 +74,10 @@ class Op:
     matrix_dtype: str = "bfloat16"
 
     category: ClassVar[Category] = "Vector"
+
+    def within(self, prefix: str) -> Op:
+        """The same kernel in the part ``prefix`` of a larger model."""
+        return replace(self, part=f"{prefix}.{self.part}")
 
     @property
     def matrix_flops(self) -> Quantity:
@@ -261,6 +265,14 @@ class Overlapped(Op):
     collectives: tuple[Collective, ...]
 
     category: ClassVar[Category] = "MatMul"
+
+    def within(self, prefix: str) -> Op:
+        return replace(
+            self,
+            part=f"{prefix}.{self.part}",
+            compute=tuple(op.within(prefix) for op in self.compute),
+            collectives=tuple(replace(op, part=f"{prefix}.{op.part}") for op in self.collectives),
+        )
 
     @property
     def matrix_flops(self) -> Quantity:

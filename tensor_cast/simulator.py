@@ -139,6 +139,11 @@ def _warnings(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -
         messages.append(
             "No acceptance rate is given for the drafted tokens: one token a query is counted each step, a lower bound."
         )
+    if workload.drafted_tokens and np.any(np.not_equal(workload.query_length, workload.drafted_tokens + 1)):
+        messages.append(
+            f"A step that drafts {workload.drafted_tokens} tokens verifies {workload.drafted_tokens + 1} a query, but "
+            "query_length is another: the time is that of query_length, which no more tokens than that can follow from."
+        )
     if spec.quantization and deployment.quantize_linear == "DISABLED":
         messages.append(
             f"The checkpoint is quantised ({spec.quantization}), but linear layers are priced unquantised, as asked."

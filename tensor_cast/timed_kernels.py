@@ -195,7 +195,7 @@ class TimedKernels:
     def _row(self, kernels: list[KernelEstimate]) -> OpEstimate:
         total: Quantity = sum((kernel.total_s for kernel in kernels), start=0.0)
         parts = {bound: sum((getattr(k.time, f"{bound}_s") * k.count for k in kernels), start=0.0) for bound in BOUNDS}
-        codes = np.concatenate([np.unique(kernel.timing.codes) for kernel in kernels])
+        codes = np.concatenate([np.ravel(kernel.timing.codes) for kernel in kernels])
         band = row_band([(kernel.band, kernel.total_s) for kernel in kernels])
         errors: Quantity = sum((kernel.timing.expected_error * kernel.total_s for kernel in kernels), start=0.0)
         return OpEstimate(

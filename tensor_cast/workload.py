@@ -148,10 +148,15 @@ class TextWorkload:
 
         A verified token follows when every draft before it was accepted: ``1 + a1 + a1 a2 + ...`` (Leviathan et al.,
         arXiv 2211.17192, equation 1, with a rate a position). Without acceptance rates one token is counted, which is
-        the lower bound. A decode without drafting yields its ``query_length``.
+        the lower bound. A step never yields more than the ``query_length`` tokens that it verifies, and without
+        drafting just these.
         """
         if not self.decode or not self.drafted_tokens:
             return self.query_length
+        return np.minimum(self._expected_tokens, self.query_length)
+
+    @property
+    def _expected_tokens(self) -> float:
         if self.acceptance_length is not None:
             return float(self.acceptance_length)
         if not self.mtp_acceptance_rate:

@@ -160,6 +160,38 @@ def test_expert_parallelism_travels_by_all_to_all() -> None:
     assert experts[0].op.inputs[1].shape[0] == 2  # 16 experts over 8 ranks
 
 
+def test_scales_travel_beside_the_values_that_they_belong_to() -> None:
+    estimate = price(sparse(), DECODE, world_size=8, dp_size=8, ep_size=8, quantize_linear="W8A8_DYNAMIC", compile=True)
+    exchanges = [c for c in estimate.collectives if c.part == "moe.dispatch"]
+    # 16 queries over 8 ranks, 4 experts each: 8 rows of 1024 int8 and a float32 scale, in one message.
+    assert [float(c.bytes) for c in exchanges] == [8 * (1024 + 4.0)]
+
+
+def test_a_head_over_several_data_parallel_ranks_gives_each_its_own_logits_back() -> None:
+    estimate = price(dense(), DECODE, world_size=8, tp_size=2, dp_size=4, lmhead_tp_size=8)
+    found = [(c.name, float(c.bytes), c.group_size, c.stride) for c in estimate.collectives if c.part == "lm_head"]
+    # 4 tokens a data-parallel rank, hidden 1024, vocabulary 32,000 = 8 x 4,000. Hidden states of 4 ranks meet, each
+    # rank's 16 x 4,000 logits go back, and the TP pair completes its 4 x 32,000.
+    assert found == [
+        ("all_gather", 16 * 1024 * 2.0, 4, 2),
+        ("all_to_all", 16 * 4000 * 2.0, 4, 2),
+        ("all_gather", 4 * 32000 * 2.0, 2, 1),
+    ]
+    sampled = next(k.op for k in estimate.kernels if k.op.name == "arg_max")
+    assert sampled.inputs[0].shape == (4.0, 32000)
+
+
+def test_a_step_that_verifies_other_tokens_than_it_drafts_says_so() -> None:
+    def warnings(query_length: int) -> str:
+        workload = TextWorkload(
+            num_queries=1, query_length=query_length, context_length=9, decode=True, num_mtp_tokens=2
+        )
+        return " ".join(price(latent(), workload).warnings)
+
+    assert "drafts 2 tokens verifies 3 a query" in warnings(1)
+    assert "verifies" not in warnings(3)
+
+
 def test_experts_without_expert_parallelism_are_split_by_columns() -> None:
     estimate = price(sparse(), DECODE, world_size=4, tp_size=4)
     experts = [k for k in estimate.kernels if k.op.part == "moe.gate_up"]

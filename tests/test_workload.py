@@ -27,6 +27,18 @@ def test_expected_tokens_of_a_verified_draft() -> None:
     assert workload.tokens_per_sequence == pytest.approx(2.952, rel=1e-12)
 
 
+def test_a_step_yields_no_more_tokens_than_it_verifies() -> None:
+    workload = TextWorkload(
+        num_queries=1,
+        query_length=[1, 2, 4],
+        context_length=10,
+        decode=True,
+        num_mtp_tokens=3,
+        mtp_acceptance_rate=(0.8,),
+    )
+    assert workload.tokens_per_sequence == pytest.approx([1.0, 2.0, 2.952], rel=1e-12)
+
+
 def test_acceptance_may_differ_by_position() -> None:
     workload = TextWorkload(
         num_queries=1, query_length=3, context_length=10, decode=True, num_mtp_tokens=2, mtp_acceptance_rate=(0.5, 0.4)

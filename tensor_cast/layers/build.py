@@ -11,7 +11,7 @@ from tensor_cast.deployment import Deployment, Parallelism, RankGroup
 from tensor_cast.errors import ModelingError
 from tensor_cast.graph import Graph
 from tensor_cast.layers.schemes import ModuleSchemes
-from tensor_cast.ops import Collective, CollectiveKind, Elementwise, Op, Tensor
+from tensor_cast.ops import Collective, CollectiveKind, Elementwise, Op, Tensor, total_bytes
 from tensor_cast.quantity import Quantity, ceil_div
 
 
@@ -72,23 +72,37 @@ class KernelWriter(ABC):
         self, kind: CollectiveKind, part: str, x: Tensor, group: RankGroup, shape: tuple[Quantity, ...]
     ) -> Tensor:
         """Emit a collective on ``x`` that leaves this rank with a tensor of ``shape``; on a group of one, nothing."""
+        return self.communicate_together(kind, part, (x,), group, (shape,))[0]
+
+    def communicate_together(
+        self,
+        kind: CollectiveKind,
+        part: str,
+        tensors: tuple[Tensor, ...],
+        group: RankGroup,
+        shapes: tuple[tuple[Quantity, ...], ...],
+    ) -> tuple[Tensor, ...]:
+        """The same of several tensors, which travel in one message."""
         if group.size == 1:
-            return x
+            return tensors
         # Engines reduce in place; the other collectives fill a buffer of their own.
-        out = x.view(*shape) if kind == "all_reduce" else Tensor(shape, x.dtype)
+        outputs = tuple(
+            x.view(*shape) if kind == "all_reduce" else Tensor(shape, x.dtype)
+            for x, shape in zip(tensors, shapes, strict=True)
+        )
         self.emit(
             Collective(
                 name=kind,
                 part=part,
                 kind=kind,
-                inputs=(x,),
-                outputs=(out,),
-                message_bytes=out.bytes if kind == "all_gather" else x.bytes,
+                inputs=tensors,
+                outputs=outputs,
+                message_bytes=total_bytes(outputs if kind == "all_gather" else tensors),
                 group_size=group.size,
                 stride=group.stride,
             )
         )
-        return out
+        return outputs
 
 
 @dataclass(kw_only=True)

@@ -51,17 +51,21 @@ class Vocabulary:
         return reduce_partial(build, out, "embedding")
 
     def logits(self, build: Build, x: Tensor) -> Tensor:
-        """Normalised hidden states of all tokens -> the next token of each sequence (prefill) or token (decode)."""
+        """Normalised hidden states of all tokens -> the next token of each sequence (prefill) or token (decode).
+
+        A head over more ranks than ``tp`` multiplies the tokens of several data-parallel ranks; each gets its own
+        logits back (vLLM-Ascend's ``lmhead_tensor_parallel_size``: all-gather before the head, all-to-all after it).
+        """
         ranks, tp = build.parallel.lmhead_tp, build.tp
-        rows = x.shape[0]
+        own_rows = x.shape[0]
         if not build.decode:
-            rows = build.queries
-            last = build.activation(rows, self.hidden)
+            own_rows = build.queries
+            last = build.activation(own_rows, self.hidden)
             build.elementwise("index_select", "lm_head.last_tokens", (last,), (last,), flops_per_element=0.0)
             x = last
-        if ranks > tp:
-            rows = rows * (ranks // tp)
-            x = build.communicate("all_gather", "lm_head", x, RankGroup(ranks // tp, tp), (rows, self.hidden))
+        met = RankGroup(max(1, ranks // tp), tp)
+        rows = own_rows * met.size
+        x = build.communicate("all_gather", "lm_head", x, met, (rows, self.hidden))
         scheme = build.schemes.head
         shared = self.tied and ranks == tp and not scheme.quantizes_weight
         local = padded_vocabulary(self.size, ranks) // ranks
@@ -79,7 +83,9 @@ class Vocabulary:
             capped = build.activation(rows, local)
             build.elementwise("softcap", "lm_head.softcap", (logits,), (capped,), flops_per_element=3.0)
             logits = capped
-        logits = build.communicate("all_gather", "lm_head", logits, RankGroup(ranks), (rows, local * ranks))
-        token = build.activation(rows, 1, dtype="int32")
+        logits = build.communicate("all_to_all", "lm_head", logits, met, (own_rows, local * met.size))
+        shared_over = RankGroup(min(ranks, tp))
+        logits = build.communicate("all_gather", "lm_head", logits, shared_over, (own_rows, local * ranks))
+        token = build.activation(own_rows, 1, dtype="int32")
         build.elementwise("arg_max", "sampling", (logits,), (token,), flops_per_element=1.0)
         return token

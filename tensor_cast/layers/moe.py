@@ -158,10 +158,13 @@ class MixtureOfExperts:
             shared = build.communicate("reduce_scatter", "moe.shared", shared, build.tp_group, (own_rows, self.hidden))
         return self._gather_own(build, self._add(build, combined, shared), rows)
 
-    def _all_to_all(self, build: Build, x: Tensor, part: str) -> Tensor:
-        """Rows to the expert-parallel ranks that they belong to."""
-        plan = build.parallel
-        return build.communicate("all_to_all", part, x, RankGroup(plan.ep, plan.moe_tp), x.shape)
+    def _all_to_all(self, build: Build, tensors: tuple[Tensor, ...], part: str) -> tuple[Tensor, ...]:
+        """Rows to the expert-parallel ranks that they belong to.
+
+        Scales travel beside their values (DeepEP's ``Buffer.dispatch``, CANN's ``MoeDistributeDispatch``).
+        """
+        group, shapes = RankGroup(build.parallel.ep, build.parallel.moe_tp), tuple(t.shape for t in tensors)
+        return build.communicate_together("all_to_all", part, tensors, group, shapes)
 
     def _require_own_ranks_fit(self, build: Build) -> None:
         plan, ranks = build.parallel, build.deployment.shared_expert_ranks
@@ -187,7 +190,7 @@ class MixtureOfExperts:
         weights = self._gate(build, own)
         copies = own_rows * (self.experts_per_token + 1)
         sent = self._permute(build, own, copies)
-        received = tuple(self._all_to_all(build, t, "moe.dispatch") for t in sent)
+        received = self._all_to_all(build, sent, "moe.dispatch")
         rows = own_rows * self.experts_per_token * plan.ep / (plan.ep - shared_ranks) * expert_skew(build)
         with build.graph.section():
             with build.graph.side_stream():
@@ -195,7 +198,7 @@ class MixtureOfExperts:
                 self._shared(build, own.view(shared_rows, self.hidden), shared_rows, sharded=False)
             routed = tuple(t.view(rows, *t.shape[1:]) for t in received)
             out = self._experts(build, routed, rows, own_rows * plan.ep)
-        back = self._all_to_all(build, out.view(copies, self.hidden), "moe.combine")
+        (back,) = self._all_to_all(build, (out.view(copies, self.hidden),), "moe.combine")
         return self._gather_own(build, self._unpermute(build, back, weights, own_rows), build.tokens)
 
     def _exchange(self, build: Build, own: Tensor, own_rows: Quantity, weights: Tensor) -> Tensor:
@@ -210,16 +213,15 @@ class MixtureOfExperts:
         with contextlib.ExitStack() as stack:
             captured = stack.enter_context(build.graph.capture()) if fused else []
             sent = self._permute(build, own, copies)
-            received = tuple(self._all_to_all(build, t.view(busiest, *t.shape[1:]), "moe.dispatch") for t in sent)
+            received = self._all_to_all(build, tuple(t.view(busiest, *t.shape[1:]) for t in sent), "moe.dispatch")
             group_rows = busiest * plan.moe_tp
-            received = tuple(
-                build.communicate("all_gather", "moe.dispatch", t, RankGroup(plan.moe_tp), (group_rows, *t.shape[1:]))
-                for t in received
-            )
+            shapes = tuple((group_rows, *t.shape[1:]) for t in received)
+            expert_group = RankGroup(plan.moe_tp)
+            received = build.communicate_together("all_gather", "moe.dispatch", received, expert_group, shapes)
             out = self._experts(build, received, group_rows, own_rows * plan.moe_group)
-            out = build.communicate("reduce_scatter", "moe.combine", out, RankGroup(plan.moe_tp), (busiest, self.width))
-            back = self._all_to_all(build, out, "moe.combine").view(copies, self.width)
-            combined = self._unpermute(build, back, weights, own_rows)
+            out = build.communicate("reduce_scatter", "moe.combine", out, expert_group, (busiest, self.width))
+            (back,) = self._all_to_all(build, (out,), "moe.combine")
+            combined = self._unpermute(build, back.view(copies, self.width), weights, own_rows)
         if fused:
             build.emit(_fuse(captured, own, combined))
         return combined

@@ -66,8 +66,8 @@ class VisionEncoder:
 
     ``tables`` are learned arrays beside the layers: position embeddings, a class token. ``norms_per_layer`` is 4 where
     norms stand before and after each block. Layers not in ``full_layers`` attend in windows of ``window`` patches a
-    side. ``projections`` take the encoder's output to the language model. Linear layers stay unquantised, as published
-    checkpoints and engines leave them.
+    side. Without ``rotary`` embedding positions are in the tables alone. ``projections`` take the encoder's output to
+    the language model. Linear layers stay unquantised, as published checkpoints and engines leave them.
     """
 
     hidden: int
@@ -83,6 +83,7 @@ class VisionEncoder:
     norm: NormKind = "layer"
     norms_per_layer: int = 2
     qk_norm: bool = False
+    rotary: bool = True
     norms_around: tuple[str, ...] = ()
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
     window: int | None = None
@@ -153,26 +154,15 @@ class VisionEncoder:
     def _attend(self, build: Build, x: Tensor, heads: int, grid: ImageGrid, window: int | None) -> Tensor:
         rows, width = x.shape[0], heads * self.head_dim
         qkv = linear(build, x, k=self.hidden, n=3 * width, part="vision.qkv", scheme=UNQUANTIZED, bias=self.bias)
-        gammas: tuple[Tensor, ...] = ()
-        if self.qk_norm:
-            gammas = tuple(build.weight(f"vision.{name}_norm.weight", (self.head_dim,)) for name in ("q", "k"))
-        flops = ROPE_FLOPS + (RMS_NORM_FLOPS if gammas else 0.0)
-        rotated = build.activation(rows, 3 * width)
-        build.elementwise(
-            "vision_rope",
-            "vision.rope",
-            (qkv, *gammas),
-            (rotated,),
-            flops_per_element=flops,
-            elements=rows * (2.0 * width),
-        )
+        if self.rotary or self.qk_norm:
+            qkv = self._norm_rope(build, qkv, rows * (2.0 * width))
         out = build.activation(rows, width)
         pairs: Quantity = build.queries * float(grid.attention_pairs(window))
         build.emit(
             Attention(
                 name="flash_attention",
                 part="vision.attention",
-                inputs=(rotated,),
+                inputs=(qkv,),
                 outputs=(out,),
                 matrix_dtype=build.dtype,
                 batch=build.queries,
@@ -190,6 +180,18 @@ class VisionEncoder:
         return row_parallel_linear(
             build, out, k=width, n=self.hidden, part="vision.attention_output", scheme=UNQUANTIZED, bias=self.bias
         )
+
+    def _norm_rope(self, build: Build, qkv: Tensor, elements: Quantity) -> Tensor:
+        """Queries and keys, ``elements`` of them, normalised and rotated beside their values."""
+        gammas: tuple[Tensor, ...] = ()
+        if self.qk_norm:
+            gammas = tuple(build.weight(f"vision.{name}_norm.weight", (self.head_dim,)) for name in ("q", "k"))
+        flops = (ROPE_FLOPS if self.rotary else 0.0) + (RMS_NORM_FLOPS if self.qk_norm else 0.0)
+        out = build.activation(*qkv.shape)
+        build.elementwise(
+            "vision_rope", "vision.rope", (qkv, *gammas), (out,), flops_per_element=flops, elements=elements
+        )
+        return out
 
     def _project(self, build: Build, x: Tensor, tokens: Quantity) -> Tensor:
         for layer in self.projections:

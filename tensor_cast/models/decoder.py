@@ -109,13 +109,13 @@ def _draft_model(spec: ModelSpec, b: Build, drafts: int) -> None:
     if b.deployment.uses_checkpoint and draft.checkpoint is not None:
         draft = draft.as_checkpoint()
         step.schemes = step_schemes(draft, b.deployment)
-    with b.graph.block("draft.embedding", count=drafts, weight_copies=1):
+    with b.graph.block("draft.embedding", count=drafts, weight_copies=1, part="draft"):
         x = residual = _embed(draft, step)
     for layer, indices in draft.layer_kinds().items():
         name, count = f"draft.{block_name(indices)}", len(indices)
-        with b.graph.block(name, count=drafts * count, weight_copies=count), step.scope(name):
+        with b.graph.block(name, count=drafts * count, weight_copies=count, part="draft"), step.scope(name):
             x, residual = layer.forward(step, x, residual)
-    with b.graph.block("draft.head", count=drafts, weight_copies=1), step.scope("draft.head"):
+    with b.graph.block("draft.head", count=drafts, weight_copies=1, part="draft"), step.scope("draft.head"):
         x = _final_norm(draft, step, x, residual, "final_norm")
         if step.sequence_parallel:
             x = step.communicate("all_gather", "lm_head", x, step.tp_group, (step.tokens, draft.hidden))
@@ -154,22 +154,22 @@ def _draft(spec: ModelSpec, b: Build, hidden: Tensor, drafts: int) -> None:
         passes.append(("mtp.next", drafts - 1, b.with_query_length(1.0, b.cached_length + b.query_length)))
     for name, count, step in passes:
         copies = min(spec.mtp_modules, drafts)
-        with step.graph.block(name, count=count, weight_copies=copies), step.scope("mtp"):
+        with step.graph.block(name, count=count, weight_copies=copies, part="mtp"), step.scope("mtp"):
             _mtp_module(spec, step, hidden.view(step.residual_tokens, spec.hidden))
 
 
 def _mtp_module(spec: ModelSpec, b: Build, hidden: Tensor) -> None:
     assert spec.mtp_layer is not None
-    embedded = rms_norm(b, spec.vocabulary.embed(b), "mtp.embedding_norm", width=spec.hidden)
-    normed = rms_norm(b, hidden, "mtp.hidden_norm", width=spec.hidden)
+    embedded = rms_norm(b, spec.vocabulary.embed(b), "embedding_norm", width=spec.hidden)
+    normed = rms_norm(b, hidden, "hidden_norm", width=spec.hidden)
     joint = b.activation(normed.shape[0], 2 * spec.hidden)
-    b.elementwise("concat", "mtp.concat", (embedded, normed), (joint,), flops_per_element=0.0)
+    b.elementwise("concat", "concat", (embedded, normed), (joint,), flops_per_element=0.0)
     scheme = b.schemes.mlp
-    x = linear(b, joint, k=2 * spec.hidden, n=spec.hidden, part="mtp.projection", scheme=scheme)
+    x = linear(b, joint, k=2 * spec.hidden, n=spec.hidden, part="projection", scheme=scheme)
     if spec.hyper is not None:
         x = spec.hyper.expand(b, x)
     x, residual = spec.mtp_layer.forward(b, x, x)
-    x = _final_norm(spec, b, x, residual, "mtp.final_norm")
+    x = _final_norm(spec, b, x, residual, "final_norm")
     if b.sequence_parallel:
         x = b.communicate("all_gather", "lm_head", x, b.tp_group, (b.tokens, spec.hidden))
     spec.vocabulary.logits(b, x)

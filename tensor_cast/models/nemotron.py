@@ -76,7 +76,8 @@ def _kinds(config: Config, listed: str, pattern: str) -> list[str] | None:
         config.has(pattern)
         kinds = config.items(listed) or []
         renamed = ["attention" if kind == "full_attention" else kind for kind in kinds]
-        if not renamed or set(renamed) - set(LETTERS.values()):
+        known = tuple(LETTERS.values())
+        if not renamed or any(kind not in known for kind in renamed):
             config.fail(listed, f"a list of {', '.join(LETTERS.values())}")
         return renamed
     if not config.has(pattern):

@@ -164,6 +164,7 @@ def gemma3(config: Config, text_hidden: int) -> Described:
         patch_elements=_patch_elements(config, frames=False),
         projections=(Projection("projector", hidden, text_hidden, bias=False, norm="rms", norm_width=hidden),),
         patch_bias=True,
+        rotary=False,
         tables=(("positions", ((side // patch) ** 2, hidden)),),
         norms_around=("post_norm",),
     )

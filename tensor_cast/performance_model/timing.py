@@ -47,7 +47,7 @@ class Timing:
 
 def source_names(codes: Codes | np.int8) -> str:
     """The different sources of ``codes``, the best first."""
-    return " + ".join(SOURCES[int(code)] for code in np.unique(codes))
+    return " + ".join(name for code, name in enumerate(SOURCES) if np.any(np.equal(codes, code)))
 
 
 Timer: TypeAlias = Callable[[Op], Timing]

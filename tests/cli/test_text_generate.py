@@ -196,10 +196,10 @@ def test_every_workload_and_quantisation_flag_arrives(capsys: pytest.CaptureFixt
         capsys, *DECODE, *STRATEGY, "--num-mtp-tokens", "1", "--mtp-acceptance-rate", "0.8", "--dtype", "fp16",
         "--quantize-non-expert-linear-action", "W8A16_STATIC", "--quantize-lmhead", "--quantize-attention-action",
         "INT8", "--mxfp4-group-size", "16", "--block-size", "128", "--num-hidden-layers-override", "5",
-        "--enable-redundant-experts", "--enable-shared-expert-tp",
+        "--enable-redundant-experts", "--enable-shared-expert-tp", "--query-length", "2",
     )  # fmt: skip
     assert found["workload"].items() >= {
-        "num_queries": 64.0, "query_length": 1.0, "context_length": 4096.0, "decode": True,
+        "num_queries": 64.0, "query_length": 2.0, "context_length": 4096.0, "decode": True,
         "prefix_cache_hit_rate": 0.0, "num_mtp_tokens": 1,
     }.items()  # fmt: skip
     assert found["workload"]["mtp_acceptance_rate"] == [0.8]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tensor_cast.deployment import Deployment
 from tensor_cast.errors import ModelingError
 from tensor_cast.models import load_spec
 from tensor_cast.simulator import simulate
@@ -38,6 +39,21 @@ def test_a_draft_model_runs_once_a_drafted_token() -> None:
     plain = float(simulate(BASE, device="H100_SXM_80GB", workload=decode(query_length=5)).total_time_s)
     one, four = estimate(1), estimate(4)
     assert four - plain == pytest.approx(4 * (one - plain), rel=1e-9)
+
+
+def test_kernels_of_a_draft_are_rows_of_their_own() -> None:
+    step = simulate(
+        PAIR,
+        device="H100_SXM_80GB",
+        workload=decode(query_length=3, num_draft_tokens=2),
+        deployment=Deployment(world_size=2, tp_size=2, compile=True, enable_matmul_allreduce=True),
+    )
+    counts = {(op.name, op.part): op.count for op in step.ops}
+    # 36 layers of Qwen3-8B, and two steps of the 28 layers of Qwen3-0.6B.
+    assert counts["flash_attention", "attention.core"] == 36
+    assert counts["flash_attention", "draft.attention.core"] == 2 * 28
+    reduced = {one.part: one.count for one in step.collectives if one.fused}
+    assert reduced == {"attention.output": 36, "mlp.down": 36, "draft.attention.output": 56, "draft.mlp.down": 56}
 
 
 def test_without_drafting_a_draft_model_costs_nothing() -> None:

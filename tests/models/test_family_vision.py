@@ -49,6 +49,14 @@ def test_tokens_of_an_image(model: str, size: tuple[int, int], patches: int, tok
     assert (grid.patches, grid.tokens) == (patches, tokens)
 
 
+@pytest.mark.parametrize(("model", "rotates"), [("google/gemma-3-27b-it", False), (QWEN3_VL, True)])
+def test_an_encoder_rotates_queries_and_keys_only_if_it_has_a_rotary_embedding(model: str, rotates: bool) -> None:
+    # SigLIP's positions are a learned table alone (SiglipVisionEmbeddings).
+    workload = TextWorkload(num_queries=1, query_length=16, image_batch_size=1, image_height=896, image_width=896)
+    kernels = simulate(model, device="H200_SXM_141GB", workload=workload).kernels
+    assert any(kernel.op.name == "vision_rope" for kernel in kernels) is rotates
+
+
 RULES: list[ImageRule] = [
     SmartResize(14, 2, 56 * 56, 28 * 28 * 16384),
     SmartResize(16, 2, 256 * 256, 4096 * 4096),

@@ -39,14 +39,14 @@ def test_memory_adds_up_in_both_units() -> None:
 
 
 def test_shapes_make_rows_of_their_own() -> None:
-    # The main pass has 32 tokens a projection, drafting one token a query: the same kernel, another shape.
+    # Drafting passes first over the 32 tokens that were verified, then over one token a query.
     workload = TextWorkload(num_queries=16, query_length=2, context_length=64, decode=True, num_mtp_tokens=2)
     estimate = simulate(latent(), device="TEST_DEVICE", workload=workload, deployment=Deployment(compile=True))
     plain = kernels(estimate, estimate.ops)
     shaped = kernels(estimate, estimate.ops_by_shape, shapes=True)
     assert len(shaped.rows) > len(plain.rows)
     assert shaped.total == plain.total
-    heads = [detail for row, detail in zip(shaped.rows, shaped.details, strict=True) if row[1] == "lm_head"]
+    heads = [detail for row, detail in zip(shaped.rows, shaped.details, strict=True) if row[1] == "mtp.lm_head"]
     assert heads == [
         "bfloat16[32,1024] bfloat16[1024,32000] -> bfloat16[32,32000]",
         "bfloat16[16,1024] bfloat16[1024,32000] -> bfloat16[16,32000]",
