@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,7 +124,7 @@ def _stage_weights(step: DecoderStep, layers: range, *, first: bool, last: bool,
     total: Quantity = 0.0
     for block in (*step.graph.blocks, *step.idle):
         if block.layers:
-            copies = sum(index in layers for index in block.layers)
+            copies = _count_within(block.layers, layers)
         elif block.name == "embedding" or _is_encoder(block):
             copies = block.weight_copies if first else 0
         else:
@@ -139,16 +140,21 @@ def _stage_weights(step: DecoderStep, layers: range, *, first: bool, last: bool,
     return total
 
 
+def _count_within(indices: tuple[int, ...], layers: range) -> int:
+    """How many of the ascending ``indices`` are in ``layers``."""
+    return bisect_left(indices, layers.stop) - bisect_left(indices, layers.start)
+
+
 def _stage_cache(
     spec: ModelSpec, step: DecoderStep, workload: TextWorkload, deployment: Deployment, layers: range, *, last: bool
 ) -> tuple[Quantity, Quantity]:
     """KV cache and state bytes of one rank of a stage, for all sequences of its data-parallel share."""
     dtype = deployment.attention_dtype or step.dtype
-    kinds = [(layer, sum(index in layers for index in indices)) for layer, indices in spec.layer_kinds().items()]
+    kinds = [(layer, _count_within(indices, layers)) for layer, indices in spec.layer_kinds.items()]
     if last and spec.mtp_layer is not None and workload.num_mtp_tokens:
         kinds.append((spec.mtp_layer, min(spec.mtp_modules, workload.num_mtp_tokens)))
     if last and spec.draft is not None and workload.num_draft_tokens:
-        kinds.extend((layer, len(indices)) for layer, indices in spec.draft.layer_kinds().items())
+        kinds.extend((layer, len(indices)) for layer, indices in spec.draft.layer_kinds.items())
     kv: Quantity = 0.0
     state: Quantity = 0.0
     for layer, count in kinds:

@@ -65,7 +65,7 @@ def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> De
     idle = encode_images(spec, workload, b)
     with b.graph.block("embedding"):
         x = residual = _embed(spec, b)
-    for layer, indices in spec.layer_kinds().items():
+    for layer, indices in spec.layer_kinds.items():
         name = block_name(indices)
         with b.graph.block(name, count=len(indices), layers=indices), b.scope(name):
             x, residual = layer.forward(b, x, residual)
@@ -111,7 +111,7 @@ def _draft_model(spec: ModelSpec, b: Build, drafts: int) -> None:
         step.schemes = step_schemes(draft, b.deployment)
     with b.graph.block("draft.embedding", count=drafts, weight_copies=1, part="draft"):
         x = residual = _embed(draft, step)
-    for layer, indices in draft.layer_kinds().items():
+    for layer, indices in draft.layer_kinds.items():
         name, count = f"draft.{block_name(indices)}", len(indices)
         with b.graph.block(name, count=drafts * count, weight_copies=count, part="draft"), step.scope(name):
             x, residual = layer.forward(step, x, residual)

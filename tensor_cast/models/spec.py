@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tensor_cast.errors import ModelingError
 from tensor_cast.layers.decoder_layer import DecoderLayer
@@ -54,8 +55,9 @@ class ModelSpec:
     @property
     def has_experts(self) -> bool:
         """Whether any layer is a mixture of experts."""
-        return any(layer.has_experts for layer in self.layers)
+        return any(layer.has_experts for layer in self.layer_kinds)
 
+    @cached_property
     def layer_kinds(self) -> dict[DecoderLayer, tuple[int, ...]]:
         """Distinct layers with the indices at which they stand, in order of first appearance."""
         kinds: dict[DecoderLayer, list[int]] = {}
