@@ -34,12 +34,13 @@ def chrome_trace(timed: TimedKernels, *, title: str) -> str:
     """The trace of an estimate of one point, in the JSON object format; times are in microseconds from its start.
 
     Every layer is drawn, in the model's order; the streams of a section start together, and what follows it starts
-    when the longest of them ends, so that the last slice ends at ``total_time_s``. With more than ``MAX_SLICES``
+    when the longest of them ends. All time without a kernel (gaps between launches, the host, the engine) is one slice
+    at the end, so that the last slice ends at ``total_time_s``. With more than ``MAX_SLICES``
     launches a block is drawn once, its scope ending in how often it runs.
     """
     launches = sum(float(kernel.count) for kernel in timed.kernels)
     passes = _merged_passes(timed.kernels) if launches > MAX_SLICES else _passes(timed.kernels)
-    events = [*_names(timed, title), *_slices(passes)]
+    events = [*_names(timed, title), *_slices(passes), *_idle(timed)]
     lines = ",\n".join(json.dumps(event, separators=(",", ":"), allow_nan=False) for event in events)
     return f'{{"displayTimeUnit":"ms","traceEvents":[\n{lines}\n]}}\n'
 
@@ -74,6 +75,13 @@ def _slices(passes: Iterable[_Pass]) -> Iterator[dict[str, Any]]:
                     "args": {"scope": one.scope, **what["args"]},
                 }
             now = max(ends.values())
+
+
+def _idle(timed: TimedKernels) -> Iterator[dict[str, Any]]:
+    start, end = float(timed.device_time_s), float(timed.total_time_s)
+    if end > start:
+        where = {"pid": _PROCESS, "tid": 0, "ts": start / _MICROSECOND, "dur": (end - start) / _MICROSECOND}
+        yield {"ph": "X", **where, "name": "without a kernel", "cat": "Idle"}
 
 
 def _passes(kernels: Iterable[KernelEstimate]) -> Iterator[_Pass]:

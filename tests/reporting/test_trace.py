@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -51,6 +52,13 @@ def test_it_lasts_as_long_as_the_step(
     assert max(event["ts"] + event["dur"] for event in drawn) == pytest.approx(float(found.total_time_s) * 1e6)
     busy = sum(event["dur"] for event in drawn)
     assert busy == pytest.approx(sum(float(kernel.total_s) for kernel in found.kernels) * 1e6)
+
+
+def test_time_without_a_kernel_is_a_slice_at_the_end() -> None:
+    found = replace(estimate(dense()), idle_s=0.002)
+    last = slices(found)[-1]
+    assert (last["name"], last["dur"]) == ("without a kernel", pytest.approx(2000.0))
+    assert last["ts"] + last["dur"] == pytest.approx(float(found.total_time_s) * 1e6)
 
 
 def test_every_launch_is_drawn_until_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
