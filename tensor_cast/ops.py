@@ -37,7 +37,7 @@ class Tensor:
         """Part of this tensor, or all of it in another shape, without memory of its own."""
         return Tensor(shape, self.dtype, self.role, self.name, self.base or self)
 
-    @property
+    @cached_property
     def elements(self) -> Quantity:
         """Number of elements."""
         count: Quantity = 1.0

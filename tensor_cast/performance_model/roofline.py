@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -32,13 +33,13 @@ class KernelTime:
     wait_s: Quantity = 0.0
     unhidden_s: Quantity = 0.0
 
-    @property
+    @cached_property
     def busy_s(self) -> Quantity:
         """Time without the fixed cost."""
         largest = np.maximum(np.maximum(self.matrix_s, self.vector_s), np.maximum(self.memory_s, self.comm_s))
         return largest + self.unhidden_s
 
-    @property
+    @cached_property
     def total_s(self) -> Quantity:
         """Time of one launch."""
         return self.busy_s + self.fixed_s + self.wait_s
