@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tensor_cast.estimate import Estimate
     from tensor_cast.models import ModelSpec, load_spec
     from tensor_cast.simulator import simulate
+    from tensor_cast.video_deployment import VideoDeployment
+    from tensor_cast.video_simulator import simulate_video
+    from tensor_cast.video_workload import VideoWorkload
     from tensor_cast.workload import TextWorkload
 
 __all__ = [
@@ -30,8 +33,11 @@ __all__ = [
     "ModelSpec",
     "ModelingError",
     "TextWorkload",
+    "VideoDeployment",
+    "VideoWorkload",
     "load_spec",
     "simulate",
+    "simulate_video",
 ]
 
 _HOMES = {
@@ -41,8 +47,11 @@ _HOMES = {
     "ModelSpec": "tensor_cast.models",
     "ModelingError": "tensor_cast.errors",
     "TextWorkload": "tensor_cast.workload",
+    "VideoDeployment": "tensor_cast.video_deployment",
+    "VideoWorkload": "tensor_cast.video_workload",
     "load_spec": "tensor_cast.models",
     "simulate": "tensor_cast.simulator",
+    "simulate_video": "tensor_cast.video_simulator",
 }
 
 
