@@ -54,7 +54,8 @@ _LATENT_SLOTS = {
     _QUERY_ROPE: "b,h,s,r:x",
     _KEY_ROPE: "nb,1,bs,r~:x",
 }
-_LATENT = (*_masked(_LATENT_SLOTS, "b,h,s,c:x ; ?"), *_masked(_LATENT_SLOTS, "h,b,s,c:x ; ?"))
+# One new token sees all keys, so decodes come without a mask first.
+_LATENT = (*_masked(_LATENT_SLOTS, "b,h,s,c:x ; ?")[::-1], *_masked(_LATENT_SLOTS, "h,b,s,c:x ; ?")[::-1])
 
 
 def _mean_of_cell(cell: str) -> float:
@@ -130,7 +131,7 @@ def _dense_kernel(*, decode: bool) -> Kernel:
 
     return Kernel(
         types=(FUSED_ATTENTION,),
-        layouts=layouts(*(_PAGED if decode else (*_PACKED, *_PAGED))),
+        layouts=layouts(*(_PAGED[::-1] if decode else (*_PACKED, *_PAGED))),
         axes=("kv", "q", "b"),
         widths=("h", "g", "d", "v"),
         op=op,

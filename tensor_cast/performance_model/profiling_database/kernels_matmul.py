@@ -139,8 +139,17 @@ TRANSPOSE_BATCH_MATMUL = Kernel(
 
 _QUANT_WEIGHTS = ("n/32,k/16,16,32:w@NZ", "k,n:w", "n,k:w")
 # The kernel's operands are x1, x2, scale, offset, bias, per-token scale; reports of some versions leave blanks out.
-_DYNAMIC_TAILS = ("n ; m:FLOAT", "n ; - ; - ; m:FLOAT", "n ; - ; n ; m:FLOAT", "n ; n:INT32|BF16 ; m:FLOAT")
-_STATIC_TAILS = ("n", "n ; n:INT32", "n ; - ; n:INT32|BF16|FLOAT", "1", "1 ; n:INT32", "n ; n:FLOAT")
+_TOKEN_SCALES = "BF16|FLOAT"
+_SCALES = "FLOAT|BF16|INT64|UINT64"
+_DYNAMIC_TAILS = tuple(
+    f"n:{_TOKEN_SCALES} ; {tail}"
+    for tail in ("m:FLOAT", "- ; - ; m:FLOAT", "- ; n:INT32|BF16|FLOAT ; m:FLOAT", "n:INT32|BF16 ; m:FLOAT")
+)
+_STATIC_TAILS = tuple(
+    f"{scale}:{_SCALES}{tail}"
+    for scale in ("n", "1")
+    for tail in ("", " ; n:INT32", " ; - ; n:INT32|BF16|FLOAT", " ; n:FLOAT")
+)
 DYNAMIC_QUANT_MATMUL = Kernel(
     types=("QuantBatchMatmulV3", "QuantBatchMatmulV4"),
     layouts=layouts(*(f"m,k:w ; {weight} ; {tail} -> m,n:y" for weight in _QUANT_WEIGHTS for tail in _DYNAMIC_TAILS)),
@@ -191,7 +200,7 @@ QUANT_GROUPED_MATMUL = Kernel(
         *(
             f"m,k:w ; {weight} ; - ; {scale} ; - ; - ; - ; e:INT64|INT32 ; m:FLOAT -> m,n:y"
             for weight in _GROUPED_QUANT_WEIGHTS
-            for scale in ("e,n", "e,1,n")
+            for scale in ("e,n:BF16|FLOAT", "e,1,n:BF16|FLOAT")
         )
     ),
     axes=("m",),
@@ -202,7 +211,7 @@ GROUPED_MATMUL_SWIGLU_QUANT = Kernel(
     types=("GroupedMatmulSwigluQuant", "GroupedMatmulSwigluQuantV2"),
     layouts=layouts(
         *(
-            f"m,k:w ; {weight} ; e,2*i ; m:FLOAT ; e:INT64|INT32 -> m,i:w ; m:FLOAT"
+            f"m,k:w ; {weight} ; e,2*i:FLOAT|BF16 ; m:FLOAT ; e:INT64|INT32 -> m,i:w ; m:FLOAT"
             for weight in ("e,i/16,k/16,16,32:w@NZ", "e,k,2*i:w")
         )
     ),

@@ -307,7 +307,8 @@ def _written_dtype(operand: Operand, dtypes: Dtypes) -> str:
     if not operand.dtype:
         return "DT_BF16"
     if not operand.dtype[0].islower():
-        return operand.dtype.split("|")[0]
+        spelling = operand.dtype.split("|")[0]
+        return f"DT_{spelling}" if spelling == "BF16" else spelling
     dtype = dtypes[operand.dtype]
     return _WRITTEN_DTYPE.get(dtype, spellings(dtype)[0])
 

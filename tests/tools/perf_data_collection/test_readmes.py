@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.main import _parser
 from tensor_cast.performance_model.profiling_database.schema import PROFILE_COUNT, RUNTIME_COLUMNS, kernel_columns
 from tools.perf_data_collection.parsers import parse_kernel_details
 
@@ -66,7 +67,11 @@ def test_there_is_a_script_to_document() -> None:
 @pytest.mark.parametrize("readme", [CHINESE, ENGLISH])
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_flags_defaults_and_choices(readme: str, script: str) -> None:
-    actions = [action for action in parser_of(script)._actions if not isinstance(action, argparse._HelpAction)]
+    actions = [
+        action
+        for action in parser_of(script)._actions
+        if not isinstance(action, argparse._HelpAction) and action.help != argparse.SUPPRESS
+    ]
     expected = {action.option_strings[-1]: documented(action, REQUIRED[readme]) for action in actions}
     assert flag_tables(readme)[script] == expected
 
@@ -96,4 +101,7 @@ def test_no_flag_is_mentioned_that_no_script_has(readme: str) -> None:
     known = {flag for script in SCRIPTS for action in parser_of(script)._actions for flag in action.option_strings}
     # msprof's, torchrun's (--nproc_per_node) and those of `msmodeling perf-db plot`.
     foreign = {"--task-time", "--aic-metrics", "--nproc", "--output", "--text-only"}
+    _, simulation = _parser("text-generate")
+    assert simulation is not None
+    known |= {flag for action in simulation._actions for flag in action.option_strings}
     assert set(re.findall(r"--[a-z][a-z-]+", text_of(readme))) <= known | foreign

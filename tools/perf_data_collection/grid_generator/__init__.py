@@ -1,0 +1,1 @@
+"""Shapes worth measuring: candidates from models or from general axes, chosen for what interpolation needs."""
