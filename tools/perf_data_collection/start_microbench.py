@@ -15,8 +15,8 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tensor_cast.errors import ModelingError
-from tools.perf_data_collection.op_replay.arguments import add_rank_arguments, add_replay_arguments
-from tools.perf_data_collection.op_replay.run_all_op import EP_SIZE_FLAG, STATUS_PATH
+from tools.perf_data_collection.op_replay.arguments import EP_SIZE_FLAG, add_rank_arguments, add_replay_arguments
+from tools.perf_data_collection.op_replay.run_all_op import STATUS_PATH
 
 _EXAMPLES = """examples:
   python tools/perf_data_collection/start_microbench.py --vllm-version 0.18.0 --torch-version 2.9.0 \\

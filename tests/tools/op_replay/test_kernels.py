@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-import numpy as np
+import numpy as np  # noqa: E402
 
-from tests.tools.op_replay.small_rows import SMALL_ROWS, Cells, row
-from tools.perf_data_collection.op_replay import catalog
-from tools.perf_data_collection.op_replay.backends import CpuBackend
-from tools.perf_data_collection.op_replay.errors import RowError
-from tools.perf_data_collection.op_replay.layouts import logical_shape, torch_dtype
-from tools.perf_data_collection.op_replay.operands import OperandMaker
+from tests.tools.op_replay.small_rows import SMALL_ROWS, Cells, row  # noqa: E402
+from tools.perf_data_collection.op_replay import catalog  # noqa: E402
+from tools.perf_data_collection.op_replay.backends import CpuBackend  # noqa: E402
+from tools.perf_data_collection.op_replay.errors import RowError  # noqa: E402
+from tools.perf_data_collection.op_replay.layouts import logical_shape, torch_dtype  # noqa: E402
+from tools.perf_data_collection.op_replay.operands import OperandMaker  # noqa: E402
 
 EXACT = {torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool}
 RELATIVE = {torch.float32: 2e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2, torch.float16: 2e-3}

@@ -81,7 +81,7 @@ def host(
     for request, (end, length) in enumerate(zip(ends.tolist(), lengths.tolist(), strict=True)):
         own = paged(keys, table[request], length).squeeze(1)
         for token in range(start, end):
-            visible = length - (end - 1 - token)
+            visible = max(length - (end - 1 - token), 0)
             scores = (query[token] @ own[:visible].T).relu_().float()
             best = (weights[token].float() @ scores).topk(min(count, visible)).indices
             result[token, 0, : best.numel()] = best.to(torch.int32)

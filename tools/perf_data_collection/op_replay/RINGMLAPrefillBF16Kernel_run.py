@@ -16,6 +16,7 @@ from tools.perf_data_collection.op_replay.errors import RowError
 from tools.perf_data_collection.op_replay.host.attention import attend_with_sum
 from tools.perf_data_collection.op_replay.host.float64 import Array, attended, float64
 from tools.perf_data_collection.op_replay.kernel import ATB, CUSTOM_OPP, Kernel
+from tools.perf_data_collection.op_replay.layouts import torch_dtype
 from tools.perf_data_collection.op_replay.npu import npu_function
 from tools.perf_data_collection.op_replay.operands import OperandMaker
 from tools.perf_data_collection.op_replay.rows import ReplayRow
@@ -37,7 +38,9 @@ def operands(row: ReplayRow, make: OperandMaker) -> tuple[object, ...]:
         raise RowError("pre_out and prev_lse come together: give both or neither.")
     tokens, keys = parts[0].shape[0], parts[2].shape[0]
     is_first = before[0] is None
-    mask = make.place(torch.ones(MASK_SIZE, MASK_SIZE, dtype=torch.bfloat16).triu(1)) if is_first else None
+    spec = row.optional_input(MASK)
+    dtype = torch.bfloat16 if spec is None else torch_dtype(spec.dtype)
+    mask = make.place(torch.ones(MASK_SIZE, MASK_SIZE, dtype=dtype).triu(1)) if is_first else None
     lengths = torch.tensor([tokens] if is_first else [[tokens], [keys]], dtype=torch.int32)
     scale = (parts[0].shape[-1] + parts[1].shape[-1]) ** -0.5
     made = [make(part) for part in parts]

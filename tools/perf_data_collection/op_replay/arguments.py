@@ -14,7 +14,10 @@ UPDATE_MODES = ("all", "missing-only")
 BACKEND_NAMES = ("npu", "cuda", "cpu")
 DEFAULT_TIMEOUT_S = 300.0
 DEFAULT_EP_SIZE = 16
-DEFAULT_PORT = 29500
+EP_SIZE_FLAG = "--dispatch-ffn-combine-ep-size"
+SCRIPT_EP_SIZE_FLAG = "--ep-size"
+EXIT_OUT_OF_MEMORY = 70
+"""Exit status of an operator's script after which nothing more can be run on the device."""
 _RESUME_STEM = ".replay_journal"
 
 

@@ -15,10 +15,12 @@ from tensor_cast.performance_model.profiling_database.schema import (
     kernel_type_name,
 )
 from tensor_cast.performance_model.profiling_database.statistics import duration_us
+
 from tools.perf_data_collection.op_replay.journal import RowRecord
 from tools.perf_data_collection.op_replay.op_summary import OUTPUT_DIRECTORY
 from tools.perf_data_collection.op_replay.rows import EP_SIZE
 from tools.perf_data_collection.op_replay.signature import (
+    COARSE,
     DISPATCH_FFN_COMBINE,
     Signature,
     has_no_shapes,
@@ -133,9 +135,11 @@ def measure(
 
 
 def _ambiguous(done: Iterable[RowRecord]) -> set[tuple[str, Signature]]:
-    """Signatures that several different rows of a run share."""
+    """Signatures that several rows of a run share although they are different work."""
     identities: dict[tuple[str, Signature], set[str]] = defaultdict(set)
     for record in done:
+        if record.operator in COARSE:
+            continue
         identities[record.operator, record.signature].add(record.identity)
     return {key for key, members in identities.items() if len(members) > 1}
 

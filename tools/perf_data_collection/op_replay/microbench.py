@@ -20,6 +20,7 @@ from tensor_cast.performance_model.profiling_database.table import read_table, t
 
 from tools.perf_data_collection.op_replay import catalog, npu
 from tools.perf_data_collection.op_replay.arguments import (
+    EP_SIZE_FLAG,
     check_ranks,
     journal_path,
     rank_flags,
@@ -30,7 +31,6 @@ from tools.perf_data_collection.op_replay.journal import Journal, JournalContent
 from tools.perf_data_collection.op_replay.measurements import Measurements, measure, read_launches, summary_files
 from tools.perf_data_collection.op_replay.reports import Report, read_status, write_report
 from tools.perf_data_collection.op_replay.rows import TEMPORARY_PREFIX, operator_files, pending_rows, read_rows
-from tools.perf_data_collection.op_replay.run_all_op import EP_SIZE_FLAG
 from tools.perf_data_collection.op_replay.signature import DISPATCH_FFN_COMBINE, MATMUL_FAMILY
 from tools.perf_data_collection.op_replay.write_back import FileOutcome, measurements_for, merge_replay
 
@@ -95,14 +95,15 @@ def _measured(arguments: argparse.Namespace, directory: Path, operators: Sequenc
     if not arguments.resume:
         path.unlink(missing_ok=True)
     journal = Journal(path)
+    settled_before = journal.read().settled()
     arguments.status_path.unlink(missing_ok=True)
     output = _new_output(directory)
     current = Run(arguments, directory, tuple(operators), journal, output, leftovers)
     if operators:
-        _replay(current)
+        _replay(current, settled_before)
     content = journal.read()
     launches = [launches for profiles in (*leftovers, output) for launches in read_launches(profiles)]
-    if operators and not launches and not _explained(content, operators, directory, arguments.update_mode):
+    if not launches and not _explained(current, content, settled_before):
         raise ModelingError(
             f"Nothing was measured{_first_reason(current)}. What the run left is in {output}.", exit_status=1
         )
@@ -199,7 +200,7 @@ def _without_impossible_team(
     return tuple(name for name in operators if name != DISPATCH_FFN_COMBINE), [DISPATCH_FFN_COMBINE]
 
 
-def _replay(current: Run) -> None:
+def _replay(current: Run, settled_before: set[str]) -> None:
     """Run run_all_op.py, under msprof for an NPU; after a run without any profile each operator by itself."""
     arguments = current.arguments
     status = _started(current, current.operators)
@@ -212,6 +213,7 @@ def _replay(current: Run) -> None:
         return
     if arguments.ops and len(current.operators) > 1 and not arguments.fail_fast:
         print(f"warning: {what} ended with status {status} and no profile: operators run one by one.", file=sys.stderr)
+        _forget_unrecorded(current, settled_before)
         for operator in current.operators:
             status = _started(current, (operator,))
             if current.interrupted:
@@ -221,6 +223,12 @@ def _replay(current: Run) -> None:
         return
     current.failed = True
     current.failures.append((", ".join(current.operators), f"{what} ended with status {status}."))
+
+
+def _forget_unrecorded(current: Run, settled_before: set[str]) -> None:
+    """Take rows that ran without leaving a profile as not done."""
+    rows = current.journal.read().rows.values()
+    current.journal.rewrite(row for row in rows if row.state != "done" or row.identity in settled_before)
 
 
 def _started(current: Run, operators: Sequence[str]) -> int:
@@ -308,11 +316,12 @@ def _warn_of_other_matmuls(measured: Measurements, outcomes: Sequence[FileOutcom
         )
 
 
-def _explained(content: JournalContent, operators: Sequence[str], directory: Path, update_mode: str) -> bool:
-    """Whether every row that was to be run has a reason for not being measured."""
-    if content.of_state("done") or content.of_state("started"):
+def _explained(current: Run, content: JournalContent, settled_before: set[str]) -> bool:
+    """Whether nothing measured is right: every row that was to be run failed or was skipped for a reason."""
+    if any(row.identity not in settled_before for row in content.of_state("done")):
         return False
-    present = [operator for operator in operators if operator_files(directory, operator)]
+    directory, update_mode = current.directory, current.arguments.update_mode
+    present = [operator for operator in current.operators if operator_files(directory, operator)]
     return not any(pending_rows(directory, operator, update_mode, content.settled()) for operator in present)
 
 

@@ -68,8 +68,8 @@ def replay_rows(
     maker = OperandMaker(backend, options.settings)
     records = []
     for row in rows:
-        progress.begin(row)
         if team.is_first:
+            progress.begin(row)
             journal.append(_record(row, "started"))
         watchdog = threading.Timer(options.timeout_s, _give_up, (row, options.timeout_s, journal, team))
         watchdog.daemon = True

@@ -17,8 +17,12 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
 from tensor_cast.errors import ModelingError
+
 from tools.perf_data_collection.op_replay import catalog
 from tools.perf_data_collection.op_replay.arguments import (
+    EP_SIZE_FLAG,
+    EXIT_OUT_OF_MEMORY,
+    SCRIPT_EP_SIZE_FLAG,
     add_internal_arguments,
     add_rank_arguments,
     add_replay_arguments,
@@ -31,7 +35,6 @@ from tools.perf_data_collection.op_replay.progress import Progress
 from tools.perf_data_collection.op_replay.signature import DISPATCH_FFN_COMBINE
 
 STATUS_PATH = Path(__file__).with_name("run_all_op_status.json")
-EP_SIZE_FLAG = "--dispatch-ffn-combine-ep-size"
 _EXAMPLES = """examples:
   python tools/perf_data_collection/op_replay/run_all_op.py --backend cpu --database-path ./my_database \\
       --ops MatMulV2 RmsNorm --continue-on-error
@@ -63,7 +66,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--status-path",
         type=Path,
-        default=STATUS_PATH,
         metavar="FILE",
         help="status file (default: beside this script)",
     )
@@ -103,37 +105,45 @@ def _run(arguments: argparse.Namespace) -> int:
     counts = _rows_to_run(directory, present, arguments.update_mode, journal)
     if arguments.dry_run:
         for operator, count in counts.items():
-            print(f"{operator}: {count} rows to measure.")
+            print(f"{operator}: {count or 0} rows to measure.")
         return 0
-    progress = Progress(operators=len(present), rows_total=sum(counts.values()), started=time.time())
+    progress = Progress(
+        operators=len(present), rows_total=sum(count or 0 for count in counts.values()), started=time.time()
+    )
     try:
         for number, operator in enumerate(present, start=1):
             progress.operator_number = number
             before = progress.rows_done
-            _run_operator(operator, directory, arguments, journal, progress)
-            progress.rows_done = before + counts[operator]
+            if counts[operator] == 0:
+                journal.append(OperatorRecord(operator, "success"))
+            else:
+                _run_operator(operator, directory, arguments, journal, progress)
+            progress.rows_done = before + (counts[operator] or 0)
             record = journal.read().operators.get(operator)
             if record is not None and record.state == "failed" and not arguments.continue_on_error:
                 raise ModelingError(f"{operator} failed: {record.reason}", exit_status=1)
     except KeyboardInterrupt:
-        write_status(arguments.status_path, chosen, journal.read())
+        write_status(arguments.status_path or STATUS_PATH, chosen, journal.read())
         raise
     content = journal.read()
-    write_status(arguments.status_path, chosen, content)
+    write_status(arguments.status_path or STATUS_PATH, chosen, content)
     _print_unmeasured(content)
     return 0
 
 
-def _rows_to_run(directory: Path, operators: Sequence[str], update_mode: str, journal: Journal) -> dict[str, int]:
+def _rows_to_run(
+    directory: Path, operators: Sequence[str], update_mode: str, journal: Journal
+) -> dict[str, int | None]:
+    """Rows of each operator; ``None`` where the file cannot be read, which running the operator will report."""
     from tools.perf_data_collection.op_replay.rows import pending_rows
 
     settled = journal.read().settled()
-    counts = {}
+    counts: dict[str, int | None] = {}
     for operator in operators:
         try:
             counts[operator] = len(pending_rows(directory, operator, update_mode, settled))
         except ModelingError:
-            counts[operator] = 0
+            counts[operator] = None
     return counts
 
 
@@ -156,9 +166,6 @@ def _run_in_subprocess(
     Raises:
         ModelingError: the device's memory is exhausted, or the script refused its arguments.
     """
-    from tools.perf_data_collection.op_replay.script import EP_SIZE_FLAG as SCRIPT_EP_SIZE_FLAG
-    from tools.perf_data_collection.op_replay.script import EXIT_OUT_OF_MEMORY
-
     command = [sys.executable, str(catalog.DIRECTORY / catalog.script_name(operator))]
     command += [*shared_flags(arguments, directory), "--journal", str(journal.path), "--progress", progress.text()]
     if arguments.profile_output is not None:

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tensor_cast.errors import ModelingError
+
 from tools.perf_data_collection.op_replay import npu
 from tools.perf_data_collection.op_replay.arguments import (
+    EXIT_OUT_OF_MEMORY,
+    SCRIPT_EP_SIZE_FLAG,
     add_internal_arguments,
     add_rank_arguments,
     add_replay_arguments,
@@ -35,8 +38,6 @@ from tools.perf_data_collection.op_replay.rows import EP_SIZE, ReplayRow, pendin
 from tools.perf_data_collection.op_replay.signature import signature
 from tools.perf_data_collection.op_replay.team import is_member, joined, run_team
 
-EXIT_OUT_OF_MEMORY = 70
-EP_SIZE_FLAG = "--ep-size"
 _DEFAULT_REPEAT = 30
 _DEFAULT_TEAM_REPEAT = 20
 
@@ -50,7 +51,7 @@ def build_parser(kernel_name: str, *, is_collective: bool = False) -> argparse.A
     add_replay_arguments(parser, repeat_count=_DEFAULT_TEAM_REPEAT if is_collective else _DEFAULT_REPEAT)
     add_internal_arguments(parser)
     if is_collective:
-        add_rank_arguments(parser, EP_SIZE_FLAG)
+        add_rank_arguments(parser, SCRIPT_EP_SIZE_FLAG)
         parser.add_argument(
             "--balanced",
             action=argparse.BooleanOptionalAction,
@@ -202,7 +203,7 @@ def _rows_of_size(rows: list[ReplayRow], ep_size: int, journal: Journal, progres
 def _run_as_team(kernel: Kernel, directory: Path, arguments: argparse.Namespace, journal: Journal) -> str:
     """Run the team until no row is left; returns the reason when it ended without saying why."""
     script = [str(DIRECTORY / script_name(kernel.name)), *shared_flags(arguments, directory)]
-    script += [*rank_flags(arguments, EP_SIZE_FLAG), "--journal", str(journal.path)]
+    script += [*rank_flags(arguments, SCRIPT_EP_SIZE_FLAG), "--journal", str(journal.path)]
     script += ["--balanced" if getattr(arguments, "balanced", True) else "--no-balanced"]
     script += ["--max-output-size", str(getattr(arguments, "max_output_size", 65536))]
     if arguments.profile_output:

@@ -12,6 +12,7 @@ from tensor_cast.performance_model.profiling_database.shapes import (
     canonical_shapes,
     is_missing,
 )
+
 from tools.perf_data_collection.op_replay.rows import EP_SIZE
 
 Signature: TypeAlias = tuple[str, ...]
@@ -20,7 +21,10 @@ Signature: TypeAlias = tuple[str, ...]
 MATMUL_FAMILY = ("MatMulV2", "MatMulV3", "MatMulCommon")
 """torch.mm launches any of the three, as CANN chooses by size."""
 DISPATCH_FFN_COMBINE = "DispatchFFNCombine"
-_FIRST_INPUT_ONLY = ("Slice", "SliceAiCore", "Transpose", "TransposeAiCore")
+FIRST_INPUT_ONLY = ("Slice", "SliceAiCore", "Transpose", "TransposeAiCore")
+
+COARSE = frozenset({*MATMUL_FAMILY, *FIRST_INPUT_ONLY, "Index"})
+"""Kernels of which rows spelt differently are the same work, so that one measurement serves them."""
 
 
 def signature(kernel_type: str, cells: Mapping[str, str]) -> Signature:
@@ -36,7 +40,7 @@ def signature(kernel_type: str, cells: Mapping[str, str]) -> Signature:
     elif kernel_type == "Index" and inputs and outputs:
         length = outputs[0].split(",")[0]
         inputs, dtypes, formats = [inputs[0], length], [dtypes[0], dtypes[-1]], [formats[0], formats[-1]]
-    elif kernel_type in _FIRST_INPUT_ONLY and inputs:
+    elif kernel_type in FIRST_INPUT_ONLY and inputs:
         inputs, dtypes, formats = inputs[:1], dtypes[:1], ["ND"]
     found = tuple(_joined(part) for part in (inputs, dtypes, formats, outputs, output_dtypes))
     return (*found, cells.get(EP_SIZE, "").strip()) if kernel_type == DISPATCH_FFN_COMBINE else found

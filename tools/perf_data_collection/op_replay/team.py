@@ -15,6 +15,7 @@ from typing import Any
 from tensor_cast.errors import ModelingError
 
 from tools.perf_data_collection.op_replay.arguments import processes_per_node
+from tools.perf_data_collection.op_replay.npu import require_npu
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,7 @@ def joined(backend: str) -> Iterator[Team]:
 
     local = int(os.environ.get("LOCAL_RANK", "0"))
     if backend == "npu":
-        device: Any = torch
-        device.npu.set_device(local)
+        require_npu().npu.set_device(local)
     elif backend == "cuda":
         torch.cuda.set_device(local)
     try:
@@ -69,7 +69,9 @@ def joined(backend: str) -> Iterator[Team]:
         raise ModelingError(f"The processes cannot reach each other: {error}", exit_status=1) from None
     try:
         control = dist.group.WORLD if backend == "cpu" else dist.new_group(backend="gloo")
-        yield Team(dist.get_rank(), dist.get_world_size(), control)
+        team = Team(dist.get_rank(), dist.get_world_size(), control)
+        yield team
+        team.agrees(True)  # a peer that leaves early breaks off what the others still wait for
     finally:
         dist.destroy_process_group()
 

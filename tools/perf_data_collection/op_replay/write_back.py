@@ -20,9 +20,11 @@ from tensor_cast.performance_model.profiling_database.schema import (
 from tensor_cast.performance_model.profiling_database.shapes import quoted_shapes
 from tensor_cast.performance_model.profiling_database.statistics import duration_us
 from tensor_cast.performance_model.profiling_database.table import Table
+
 from tools.perf_data_collection.op_replay.measurements import Measurement
 from tools.perf_data_collection.op_replay.rows import EP_SIZE, ReplayRow
 from tools.perf_data_collection.op_replay.signature import (
+    COARSE,
     DISPATCH_FFN_COMBINE,
     MATMUL_FAMILY,
     Signature,
@@ -105,7 +107,7 @@ def merge_replay(
         cells = dict(zip(columns, row, strict=True))
         key = signature(operator, cells)
         identity = ReplayRow(operator, path, index + 2, cells).identity
-        if identity in by_identity:
+        if identity in by_identity or (operator in COARSE and key in by_signature):
             outcome.duplicates.append(_shape(cells))
         by_identity.setdefault(identity, index)
         by_signature.setdefault(key, index)
@@ -172,10 +174,12 @@ def _columns(old: Sequence[str], measurements: Sequence[Measurement], operator: 
     kept = [name for name in old if name not in _DROPPED_COLUMNS]
     columns = with_columns(kept, (REPLAY_DURATION,))
     for microbench, profile in zip(MICROBENCH_COUNTERS, PROFILE_COUNTERS, strict=True):
+        if profile not in columns:
+            columns = with_columns(columns, (microbench,))
+            continue
         if microbench in columns:
             columns.remove(microbench)
-        place = columns.index(profile) if profile in columns else len(columns)
-        columns.insert(place, microbench)
+        columns.insert(columns.index(profile), microbench)
     if operator == DISPATCH_FFN_COMBINE and EP_SIZE not in columns:
         columns.append(EP_SIZE)
     return columns
