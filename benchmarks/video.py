@@ -25,15 +25,15 @@ COMMAND = (
 )  # fmt: skip
 
 
-def process() -> tuple[float, float]:
-    """Seconds and peak MiB of the whole command."""
+def process() -> tuple[float, float, float]:
+    """Wall seconds, CPU seconds and peak MiB of the whole command."""
     started = time.perf_counter()
     child = subprocess.Popen([sys.executable, *COMMAND], cwd=ROOT, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     seconds = time.perf_counter() - started
     if status:
         raise SystemExit(f"the command failed with status {os.waitstatus_to_exitcode(status)}")
-    return seconds, usage.ru_maxrss / 1024
+    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def sweep() -> tuple[float, float]:
@@ -73,9 +73,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     arguments = parser.parse_args()
     found = [process() for _ in range(arguments.runs)]
-    seconds = sorted(one for one, _ in found)
-    print(f"process: median {seconds[len(seconds) // 2]:.3f} s, best {seconds[0]:.3f} s of {arguments.runs}; "
-          f"peak {max(memory for _, memory in found):.0f} MiB")  # fmt: skip
+    wall, cpu, memory = (sorted(column) for column in zip(*found, strict=True))
+    middle = arguments.runs // 2
+    print(
+        f"process: median {wall[middle]:.3f} s ({cpu[middle]:.3f} s of CPU), best {wall[0]:.3f} s; {memory[-1]:.0f} MiB"
+    )
     took, worst = sweep()
     print(f"sweep of 1,000 points: {took * 1e3:.1f} ms, largest difference to single runs {worst:.1e}")
 

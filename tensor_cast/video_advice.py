@@ -37,6 +37,9 @@ def what_would_fit(estimate: VideoEstimate) -> tuple[VideoRemedy, ...]:
 
 def _candidates(estimate: VideoEstimate) -> Iterator[tuple[str, dict[str, Any]]]:
     deployment, device = estimate.deployment, estimate.device
+    vae = estimate.pipeline.vae
+    if not deployment.vae_tiling and vae is not None and vae.tiling is not None:
+        yield "the VAE in tiles (no --no-vae-tiling)", {"vae_tiling": True}
     if len(estimate.pipeline.denoisers) > 1 and not deployment.offload_inactive_expert:
         yield "--offload-inactive-expert", {"offload_inactive_expert": True}
     if not deployment.block_scheme.quantizes_weight:

@@ -98,7 +98,9 @@ def _workload(estimate: VideoEstimate) -> str:
 def _tokens(estimate: VideoEstimate) -> str:
     tokens = estimate.tokens
     text = f"{float(tokens.video):,.0f} of {'video' if estimate.pipeline.makes_video else 'image'}"
-    text += f", {float(tokens.text):,.0f} beside"
+    given = float(estimate.pipeline.reference_tokens(estimate.workload))
+    text += f", {given:,.0f} of given images" if given else ""
+    text += f", {float(tokens.text):,.0f} of text and other conditions"
     if estimate.parallel.ulysses > 1:
         text += f"; {float(tokens.per_rank):,.0f} on each rank"
     return text

@@ -61,7 +61,7 @@ def test_every_section_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert titles == [
         "Configuration", "Kernels", "Categories", "Collectives", "Stages", "Time", "Memory of a device", "Warning"
     ]  # fmt: skip
-    assert "32,760 of video, 64 beside; 8,190 on each rank" in text
+    assert "32,760 of video, 64 of text and other conditions; 8,190 on each rank" in text
     assert "8 devices = ulysses 4 x cfg 2" in text
     assert "transformer_2 14,288,491,584 (14.3 B)" in text
 
@@ -114,6 +114,12 @@ def test_an_editing_model_takes_images(capsys: pytest.CaptureFixture[str]) -> No
     one, two = (document(capsys, *IMAGE, "--reference-images", str(count)) for count in (1, 2))
     assert one["tokens"]["per_rank"] == 2 * 4_096
     assert two["tokens"]["per_rank"] == 3 * 4_096
+
+
+def test_tiles_are_advised_where_the_whole_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("video-generate", "hunyuanvideo-community/HunyuanVideo", "--device", A2, "--resolution", "720x1280")
+    text = printed(capsys, *words, "--frame-num", "129", "--quantize-linear-action", "DISABLED", "--no-vae-tiling")
+    assert "it would fit with the VAE in tiles (no --no-vae-tiling)" in text.splitlines()[0]
 
 
 def test_all_that_is_missing_is_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
