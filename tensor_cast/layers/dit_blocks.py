@@ -138,9 +138,9 @@ class RefinerBlock:
 
     def forward(self, b: DenoiserBuild, x: Tensor, embedding: Tensor, text: Tokens) -> Tensor:
         """(batch x text.count, hidden) -> the same; every rank refines all text tokens."""
-        normed = layer_norm(b, x, "norm1", affine=True)
+        normed = layer_norm(b, x, "refiner.norm1", affine=True)
         projection = Projection(self.hidden, self.heads, self.head_dim, "none", rope=False)
-        q, k, v = projection.qkv(b, normed, "attention")
+        q, k, v = projection.qkv(b, normed, "refiner.attention")
         out = attend(
             b,
             q,
@@ -150,13 +150,13 @@ class RefinerBlock:
             key_tokens=text.count,
             heads=self.heads,
             head_dim=self.head_dim,
-            part="attention",
+            part="refiner.attention",
         )
         attended = linear(
-            b, out, k=projection.width, n=self.hidden, part="attention.output", scheme=b.scheme, bias=True
+            b, out, k=projection.width, n=self.hidden, part="refiner.attention.output", scheme=b.scheme, bias=True
         )
-        attention_gate, mlp_gate = modulation(b, embedding, "norm_out", width=self.hidden, count=2)
-        total = gated_add(b, x, attended, attention_gate, "attention.residual")
-        normed = layer_norm(b, total, "norm2", affine=True)
-        fed = feed_forward(b, normed, hidden=self.hidden, inner=self.inner, part="mlp", activation="silu")
-        return gated_add(b, total, fed, mlp_gate, "mlp.residual")
+        attention_gate, mlp_gate = modulation(b, embedding, "refiner.norm_out", width=self.hidden, count=2)
+        total = gated_add(b, x, attended, attention_gate, "refiner.attention.residual")
+        normed = layer_norm(b, total, "refiner.norm2", affine=True)
+        fed = feed_forward(b, normed, hidden=self.hidden, inner=self.inner, part="refiner.mlp", activation="silu")
+        return gated_add(b, total, fed, mlp_gate, "refiner.mlp.residual")
