@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from cli.inference import diffusion
+from cli.inference import diffusion, diffusion_arguments
 
 if TYPE_CHECKING:
     from cli.parser import CommandParser
@@ -38,7 +38,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
     )
-    diffusion.add_arguments(parser, video=False)
+    diffusion_arguments.add_arguments(parser, video=False)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from cli.inference import diffusion
+from cli.inference import diffusion, diffusion_arguments
 
 if TYPE_CHECKING:
     from cli.parser import CommandParser
@@ -40,7 +40,7 @@ def add_parser(subparsers: Subparsers) -> None:
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
     )
-    diffusion.add_arguments(parser, video=True)
+    diffusion_arguments.add_arguments(parser, video=True)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from tensor_cast.models.diffusion.cogvideox import cogvideox
 from tensor_cast.models.diffusion.denoiser import Denoiser
 from tensor_cast.models.diffusion.hunyuan_video import hunyuan_video, hunyuan_video_15
 from tensor_cast.models.diffusion.image_models import flux, qwen_image, sd3
+from tensor_cast.models.diffusion.known_keys import HARMLESS
 from tensor_cast.models.diffusion.pipeline import Pipeline
 from tensor_cast.models.diffusion.text_encoders import TextEncoder, text_encoder
 from tensor_cast.models.diffusion.vae import Vae
@@ -67,67 +68,6 @@ COMPRESSION = {
     "WanTransformer3DModel": (4, 8),
 }
 """Temporal and spatial compression of the VAE that each class was trained with, where its config is not there."""
-
-HARMLESS = frozenset(
-    [
-        "_class_name",
-        "_diffusers_version",
-        "_name_or_path",
-        "act_fn",
-        "activation_fn",
-        "architectures",
-        "attn_scales",
-        "axes_dims_rope",
-        "classifier_dropout",
-        "clip_output",
-        "decay",
-        "dense_act_fn",
-        "down_block_types",
-        "dropout",
-        "dropout_rate",
-        "eps",
-        "flip_sin_to_cos",
-        "force_upcast",
-        "freq_shift",
-        "initializer_factor",
-        "invert_scale_latents",
-        "latent_rgb_factors",
-        "latents_mean",
-        "latents_std",
-        "layer_norm_epsilon",
-        "max_text_seq_length",
-        "model_max_length",
-        "n_positions",
-        "norm_eps",
-        "norm_num_groups",
-        "num_decoder_layers",
-        "output_past",
-        "patch_size",
-        "pos_embed_max_size",
-        "relative_attention_max_distance",
-        "rope_axes_dim",
-        "rope_max_seq_len",
-        "rope_theta",
-        "sample_frames",
-        "sample_height",
-        "sample_size",
-        "sample_width",
-        "scalable_attention",
-        "scaling_factor",
-        "shift_factor",
-        "spatial_interpolation_scale",
-        "target_size",
-        "task_type",
-        "temporal_compression_ratio",
-        "temporal_interpolation_scale",
-        "tie_word_embeddings",
-        "timestep_activation_fn",
-        "up_block_types",
-        "use_learned_positional_embeddings",
-        "use_rotary_positional_embeddings",
-    ]
-)
-"""Keys that change neither structure nor cost: scaling of latents, positions, training."""
 
 DEFAULT_FLOW_SHIFT = 3.0
 """Shift that Wan2.2-A14B's scheduler has in its diffusers form; Wan's own code uses 12 (T2V) and 5 (I2V)."""
