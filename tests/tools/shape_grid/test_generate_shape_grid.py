@@ -118,17 +118,8 @@ def test_bytes_of_operands_by_hand() -> None:
     assert np.asarray(found).tolist() == [128 + 6144 + 384 + 384, 256 + 6144 + 384 + 768]
 
 
-SIZES: dict[str, float] = {
-    "FLOAT16": 2,
-    "FP16": 2,
-    "DT_FLOAT16": 2,
-    "DT_BF16": 2,
-    "FLOAT": 4,
-    "DOUBLE": 8,
-    "INT8": 1,
-    "INT64": 8,
-}
-SIZES |= {"UINT64": 8, "INT16": 2, "UINT8": 1, "BOOL": 1, "INT4": 0.5, "": 2, "STRING": 2}
+SIZES: dict[str, float] = {"FLOAT16": 2, "FP16": 2, "DT_FLOAT16": 2, "DT_BF16": 2, "FLOAT": 4, "DOUBLE": 8}
+SIZES |= {"INT8": 1, "INT64": 8, "UINT64": 8, "INT16": 2, "UINT8": 1, "BOOL": 1, "INT4": 0.5, "": 2, "STRING": 2}
 
 
 @pytest.mark.parametrize(("dtype", "size"), SIZES.items())
