@@ -25,6 +25,11 @@ def test_steps_of_high_noise_as_the_scheduler_has_them(steps: int, shift: float,
     assert high_noise_steps(float(steps), boundary, shift) == expected
 
 
+def test_a_level_on_the_boundary_rounds_as_the_scheduler_does() -> None:
+    # Step 11 of 111 has the level 0.999 x 100 / 111 = 0.9, which comes out just below it.
+    assert high_noise_steps(111.0, 0.9, 1.0) == int((timesteps(111, 1.0) >= 900).sum()) == 11
+
+
 def test_steps_of_wan_2_2() -> None:
     # Shift 3 of the diffusers pipeline, boundary 0.875: u = 0.875 / (3 - 2 x 0.875) = 0.7, so that step i of 28 is of
     # high noise while 0.999 (1 - i / 28) >= 0.7, which holds up to i = 8: nine steps.

@@ -23,8 +23,18 @@ def high_noise_steps(steps: Quantity, boundary: float, shift: float) -> Quantity
     least = np.ceil(boundary * TRAIN_STEPS - 1e-9) / TRAIN_STEPS
     unshifted = least / (shift - (shift - 1.0) * least)
     last = np.floor(steps * (1.0 - unshifted / (1.0 - 1.0 / TRAIN_STEPS)) + 1e-9)
+    # Where the level meets the boundary exactly, the scheduler's own rounding decides.
+    last = last - np.where(_timestep(last, steps, shift) < boundary * TRAIN_STEPS, 1.0, 0.0)
     count: Quantity = np.clip(last + 1.0, 0.0, steps)
     return count
+
+
+def _timestep(index: Quantity, steps: Quantity, shift: float) -> Quantity:
+    """The scheduler's timestep of a step, in its own order of operations: ``linspace`` from 1 to 1/1000, reversed."""
+    spacing = np.divide(1.0 / TRAIN_STEPS - 1.0, steps)
+    level = 1.0 - (1.0 + (steps - index) * spacing)
+    whole: Quantity = np.floor(shift * level / (1.0 + (shift - 1.0) * level) * TRAIN_STEPS)
+    return whole
 
 
 @dataclass(frozen=True)
