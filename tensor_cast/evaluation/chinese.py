@@ -30,7 +30,12 @@ SENTENCES: dict[str, str] = {
     "Memory used": "显存占用",
     "{used} of {device}": "{used}，共 {device}",
     "Largest category": "占比最高的类别",
-    "{share} of the kernels' time": "占算子总耗时的 {share}",
+    "{share} of the time": "占总耗时的 {share}",
+    "Likely range": "可能范围",
+    "in four cases of five": "五次中有四次落在其中",
+    "Likely range, in four cases of five": "可能范围（五次中有四次落在其中）",
+    "Time between kernels": "算子间空隙",
+    "Between kernels: {time}.": "算子间空隙：{time}。",
     "TPOT {time}": "TPOT {time}",
     "TTFT {time}, without queueing": "TTFT {time}（不含排队）",
     # Configuration
@@ -83,7 +88,7 @@ SENTENCES: dict[str, str] = {
     ),
     # Operators
     "Time by category": "各类别耗时",
-    "Share of each category in the kernels' time": "各类别占算子总耗时的比例",
+    "Share of each category, and of the time between kernels": "各类别和算子间空隙的占比",
     "Category": "类别",
     "Time {unit}": "耗时 {unit}",
     "Share": "占比",
@@ -102,6 +107,8 @@ SENTENCES: dict[str, str] = {
     "wait": "等待",
     "analytic": "解析模型",
     "measured": "实测",
+    "interpolated": "实测插值",
+    "extrapolated": "实测外推",
     "Top kernels": "主要算子",
     "Longest kernels": "耗时最长的算子",
     "The longest kernels, all their calls together, in the colour of their category": (
@@ -115,7 +122,7 @@ SENTENCES: dict[str, str] = {
     "{count} more kernels take {share} together.": "其余 {count} 个算子合计占 {share}。",
     # Communication
     "This strategy needs no collective.": "该并行策略不需要集合通信。",
-    "Communication takes {share} of the kernels' time.": "通信占算子总耗时的 {share}。",
+    "Communication takes {share} of the time.": "通信占总耗时的 {share}。",
     "Time by collective": "各集合通信耗时",
     "Time of each kind of collective": "各类集合通信的耗时",
     "Collective": "集合通信",
@@ -156,6 +163,10 @@ SENTENCES: dict[str, str] = {
     ),
     "Costs of starting kernels bound {share:.0%} of the time: fewer, fused kernels or more work a kernel help.": (
         "{share:.0%} 的时间受限于算子启动等固定开销：融合算子、或让每个算子做更多工作会有帮助。"
+    ),
+    "In {share:.0%} of the time no kernel runs: the device waits for launches and for the host; fewer, fused kernels "
+    "or more work a step help.": (
+        "{share:.0%} 的时间没有算子在执行：设备在等待下发和主机；融合算子、或让每一步做更多工作会有帮助。"
     ),
     "Vector kernels take {share:.0%} of the time and are not fused with their neighbours.": (
         "向量算子占 {share:.0%} 的时间，且没有与相邻算子融合。"

@@ -22,6 +22,7 @@ WEIGHTS_BOUND = 0.25
 CACHE_BOUND = 0.25
 MATRIX_BOUND = 0.5
 START_BOUND = 0.2
+IDLE_SHARE = 0.2
 VECTOR_SHARE = 0.3
 COMM_SHARE = 0.2
 ATTENTION_SHARE = 0.5
@@ -59,6 +60,8 @@ SENTENCES = {
     "help.",
     "start-bound": "Costs of starting kernels bound {share:.0%} of the time: fewer, fused kernels or more work a "
     "kernel help.",
+    "idle": "In {share:.0%} of the time no kernel runs: the device waits for launches and for the host; fewer, fused "
+    "kernels or more work a step help.",
     "vector-share": "Vector kernels take {share:.0%} of the time and are not fused with their neighbours.",
     "comm-share": "Communication takes {share:.0%} of the time, most of it {longest}.",
     "attention-share": "Attention takes {share:.0%} of the time and grows with the square of the tokens.",
@@ -184,6 +187,11 @@ def _start_bound(case: _Case) -> Iterator[Finding]:
         yield Finding("start-bound", "note", {"share": share}, (*case.compiled(), *case.more_queries()))
 
 
+def _idle(case: _Case) -> Iterator[Finding]:
+    if case.shares.idle >= IDLE_SHARE:
+        yield Finding("idle", "note", {"share": case.shares.idle}, (*case.compiled(), *case.more_queries()))
+
+
 def _vector_share(case: _Case) -> Iterator[Finding]:
     share = case.shares.by_category["Vector"]
     if share >= VECTOR_SHARE and (variants := case.compiled()):
@@ -244,6 +252,7 @@ _RULES: tuple[_Rule, ...] = (
     _comm_share,
     _cfg_forwards,
     _start_bound,
+    _idle,
     _vector_share,
     _free_memory,
 )

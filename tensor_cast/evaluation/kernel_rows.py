@@ -48,8 +48,8 @@ def rows_of_trace(trace: Mapping[str, Any]) -> tuple[KernelRow, ...]:
     """Rows of a Chrome trace that the simulator wrote, in order of first launch."""
     sums: dict[tuple[Any, ...], _Sum] = {}
     for event in trace["traceEvents"]:
-        if event["ph"] != "X":
-            continue
+        if event["ph"] != "X" or event["cat"] not in CATEGORIES:
+            continue  # names of tracks, and time without a kernel
         args = event["args"]
         key = (
             event["name"],

@@ -21,6 +21,7 @@ from tensor_cast.evaluation.pages.blocks import (
 )
 from tensor_cast.evaluation.pages.charts import Part, bars, series_colour, stacked_bar
 from tensor_cast.evaluation.results import Results
+from tensor_cast.evaluation.summary import idle_s
 from tensor_cast.reporting.units import byte_size, column_unit, duration
 
 _MEMORY_PARTS = (
@@ -50,7 +51,10 @@ def headline(results: Results, t: Language) -> list[Block]:
     if summary["status"] != "ok":
         blocks.append(Paragraph(t("The iterations do not agree: the figures below are the first one's."), "bad"))
         blocks += [Paragraph(f"`{error}`") for error in summary["errors"]]
-    cards = [Card(t(_time_label(results)), duration(metrics["execution_time_s"]), _time_note(results, t))]
+    cards = [
+        Card(t(_time_label(results)), duration(metrics["execution_time_s"]), _time_note(results, t)),
+        *([Card(t("Likely range"), likely, t("in four cases of five"))] if (likely := _likely(metrics)) else []),
+    ]
     if (tokens := metrics.get("tokens_per_s_per_device")) is not None:
         world = results.config["parallel"]["world"]
         note = t("{total} tokens/s on all {world} devices", total=f"{tokens * world:,.0f}", world=world)
@@ -65,7 +69,7 @@ def headline(results: Results, t: Language) -> list[Block]:
         "plain" if metrics["fits"] else "bad",
     )
     name, category = max(summary["operators"]["categories"].items(), key=lambda item: float(item[1]["total_s"]))
-    largest = Card(t("Largest category"), name, t("{share} of the kernels' time", share=percent(category["share"])))
+    largest = Card(t("Largest category"), name, t("{share} of the time", share=percent(category["share"])))
     return [*blocks, Cards((*cards, memory, largest))]
 
 
@@ -82,6 +86,14 @@ def _time_note(results: Results, t: Language) -> str:
     if (ttft := metrics.get("ttft_s")) is not None:
         return t("TTFT {time}, without queueing", time=duration(ttft))
     return ""
+
+
+def _likely(metrics: Mapping[str, Any]) -> str:
+    """The times between which the true one lies in four cases of five; empty where that is not known."""
+    if metrics.get("error_low") is None or metrics.get("error_high") is None:
+        return ""
+    ends = (duration(metrics["execution_time_s"] * (1.0 + metrics[name])) for name in ("error_low", "error_high"))
+    return " - ".join(ends)
 
 
 def configuration_chapter(results: Results, t: Language) -> list[Block]:
@@ -133,11 +145,14 @@ def metrics_chapter(results: Results, t: Language) -> list[Block]:
         ("tpot_s", "TPOT"),
         ("step_time_s", "Denoising step"),
         ("forward_time_s", "One forward"),
+        ("idle_s", "Time between kernels"),
     ):
         if metrics.get(key) is not None:
             rows.append((t(name), duration(metrics[key])))
     if metrics.get("tokens_per_s_per_device") is not None:
         rows.append((t("Tokens/s a device"), f"{metrics['tokens_per_s_per_device']:,.1f}"))
+    if likely := _likely(metrics):
+        rows.insert(1, (t("Likely range, in four cases of five"), likely))
     for stage in estimate.get("stages", ()):
         text = f"{duration(stage['total_s'])} ({percent(stage['share'])})"
         rows.append((t("Stage {stage}", stage=t.known(stage["name"])), text))
@@ -207,16 +222,21 @@ def _of_bandwidth(rate: float, results: Results, t: Language) -> str:
 def operators_chapter(results: Results, t: Language) -> list[Block]:
     """Categories, bounds and top kernels."""
     operators, estimate = results.summary["operators"], results.summary["estimate"]
-    total_s = sum(op["total_s"] for op in estimate["ops"]) or 1.0
+    idle = idle_s(estimate)
+    total_s = sum(op["total_s"] for op in estimate["ops"]) + idle or 1.0
     categories = operators["categories"]
+    between = [Part(t("between kernels"), idle, percent(idle / total_s), "gap")] if idle else []
     unit = column_unit([one["total_s"] for one in categories.values()])
     blocks: list[Block] = [
         Figure(
             stacked_bar(
                 t("Time by category"),
-                [Part(name, one["total_s"], percent(one["share"]), name) for name, one in categories.items()],
+                [
+                    *(Part(name, one["total_s"], percent(one["share"]), name) for name, one in categories.items()),
+                    *between,
+                ],
             ),
-            t("Share of each category in the kernels' time"),
+            t("Share of each category, and of the time between kernels"),
         ),
         Table(
             (
@@ -236,21 +256,28 @@ def operators_chapter(results: Results, t: Language) -> list[Block]:
                 )
                 for name, one in categories.items()
             ),
+            note=t("Between kernels: {time}.", time=duration(idle)) if idle else "",
         ),
     ]
     if (hidden := estimate.get("overlapped_s", 0.0)) > 0.0:
         blocks.append(Paragraph(t("{time} of these run hidden behind others.", time=duration(hidden)), "quiet"))
-    blocks += _bounds(operators["bounds"], total_s, t)
+    blocks += _bounds(operators["bounds"], total_s, between, t)
     return [*blocks, *_kernels(estimate["ops"], total_s, t)]
 
 
-def _bounds(bounds: Mapping[str, float], total_s: float, t: Language) -> list[Block]:
+def _bounds(bounds: Mapping[str, float], total_s: float, between: list[Part], t: Language) -> list[Block]:
     return [
         Heading(t("What bounds the time"), 3),
         Figure(
             stacked_bar(
                 t("Time by bound"),
-                [Part(t.known(name), seconds, percent(seconds / total_s), name) for name, seconds in bounds.items()],
+                [
+                    *(
+                        Part(t.known(name), seconds, percent(seconds / total_s), name)
+                        for name, seconds in bounds.items()
+                    ),
+                    *between,
+                ],
             ),
             t(
                 "Each kernel counts for what bounds it: matrix units, vector units, memory, links (comm), its fixed "
@@ -334,7 +361,7 @@ def communication_chapter(results: Results, t: Language) -> list[Block]:
         by_kind[one["name"]] = by_kind.get(one["name"], 0.0) + one["total_s"]
     share = results.summary["operators"]["categories"]["Comm"]["share"]
     blocks: list[Block] = [
-        Paragraph(t("Communication takes {share} of the kernels' time.", share=percent(share))),
+        Paragraph(t("Communication takes {share} of the time.", share=percent(share))),
         Figure(
             bars(
                 t("Time by collective"),

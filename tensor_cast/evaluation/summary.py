@@ -55,7 +55,10 @@ def metrics(document: Mapping[str, Any]) -> dict[str, Any]:
     ``achieved_flops_per_s`` and ``achieved_bytes_per_s`` are one device's, over the whole time.
     """
     time_s = document["total_time_s"]
-    wanted = ("ttft_s", "tpot_s", "tokens_per_s_per_device", "step_time_s", "forward_time_s", "samples_per_hour")
+    wanted = (
+        *("error_low", "error_high", "idle_s", "ttft_s", "tpot_s", "tokens_per_s_per_device"),
+        *("step_time_s", "forward_time_s"),
+    )
     memory = document["memory"]
     return {
         "execution_time_s": time_s,
@@ -68,9 +71,9 @@ def metrics(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def categories(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Seconds, share of the sum, calls, and the longest kernel of each category."""
+    """Seconds, share of all kernels and of the time between them, calls, and the longest kernel of each category."""
     found: dict[str, dict[str, Any]] = {}
-    total = sum(document["categories"].values())
+    total = sum(document["categories"].values()) + idle_s(document)
     for name in CATEGORIES:
         members = [op for op in document["ops"] if op["category"] == name]
         seconds = document["categories"][name]
@@ -92,18 +95,24 @@ def bounds(document: Mapping[str, Any]) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
+def idle_s(document: Mapping[str, Any]) -> float:
+    """Seconds in which no kernel runs."""
+    return float(document.get("idle_s") or 0.0)
+
+
 @dataclass(frozen=True)
 class Shares:
-    """Fractions of the sum of all kernels that rules ask for."""
+    """Fractions of the time that rules ask for: of all kernels and of the time between them together."""
 
+    idle: float
     by_bound: Mapping[str, float]
     by_category: Mapping[str, float]
     by_both: Mapping[tuple[str, str], float]
 
 
 def shares(document: Mapping[str, Any]) -> Shares:
-    """Fractions of the time of all kernels, by bound, by category, and by both."""
-    total = sum(op["total_s"] for op in document["ops"]) or 1.0
+    """Fractions of the time: between kernels, by bound, by category, and by both."""
+    total = sum(op["total_s"] for op in document["ops"]) + idle_s(document) or 1.0
     by_bound: dict[str, float] = {}
     by_category: dict[str, float] = dict.fromkeys(CATEGORIES, 0.0)
     by_both: dict[tuple[str, str], float] = {}
@@ -112,4 +121,4 @@ def shares(document: Mapping[str, Any]) -> Shares:
         by_bound[bound] = by_bound.get(bound, 0.0) + share
         by_category[category] += share
         by_both[category, bound] = by_both.get((category, bound), 0.0) + share
-    return Shares(by_bound, by_category, by_both)
+    return Shares(idle_s(document) / total, by_bound, by_category, by_both)

@@ -67,7 +67,7 @@ _TYPE_NAMES = {
     list: "a list",
     dict: "an object",
 }
-_LOG_TIME = re.compile(r"^\s+(?:execution time|whole generation)\s+([\d,.]+) (s|ms|us)$", re.MULTILINE)
+_LOG_TIME = re.compile(r"^\s+(?:execution time|whole generation)\s+([\d,.]+) (s|ms|us)(?: \(.*\))?$", re.MULTILINE)
 _LOG_STATUS = re.compile(r"^exit status (-?\d+)$", re.MULTILINE)
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _LOG_DIGITS = 1e-3
@@ -204,8 +204,10 @@ def _summary_values(summary: Mapping[str, Any]) -> Iterator[Fault]:
     metrics = summary.get("metrics")
     if isinstance(metrics, dict):
         for key, value in metrics.items():
-            if isinstance(value, NUMBER) and not isinstance(value, bool) and not (math.isfinite(value) and value >= 0):
-                yield Fault(SUMMARY, f"metrics.{key}", f"expected a number of at least 0, got {value}")
+            least = -1 if key.startswith("error_") else 0  # a relative error of -1 is a time of 0
+            is_number = isinstance(value, NUMBER) and not isinstance(value, bool)
+            if is_number and not (math.isfinite(value) and value >= least):
+                yield Fault(SUMMARY, f"metrics.{key}", f"expected a number of at least {least}, got {value}")
         estimate = summary.get("estimate")
         total = estimate.get("total_time_s") if isinstance(estimate, dict) else None
         if total is not None and total != metrics.get("execution_time_s", total):

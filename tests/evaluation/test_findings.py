@@ -86,6 +86,15 @@ def test_starting_kernels_is_told_of_fusion_unless_fused() -> None:
     assert {"--compile": True} in _changes(_rules(document, _request(compile=False))["start-bound"])
 
 
+def test_time_between_kernels_counts_and_is_told_of() -> None:
+    # 20 s idle beside 80 s of kernels: a fifth of the time, and matrix work of 45 s less than half of it.
+    document = _document(("MatMul", "matrix", 45.0), ("Vector", "vector", 35.0), idle_s=20.0)
+    found = _rules(document, _request(compile=False))
+    assert found["idle"].values == {"share": 0.2}
+    assert _changes(found["idle"]) == [{"--compile": True}, {"--num-queries": "16"}]
+    assert "matrix-bound" not in found
+
+
 def test_communication_is_told_of_smaller_groups() -> None:
     parallel = {"world": 4, "tp": 4, "dp": 1}
     document = _document(("Comm", "comm", 20.0), ("Vector", "vector", 80.0), deployment={"parallel": parallel})

@@ -25,6 +25,7 @@ from tensor_cast.evaluation.pages.blocks import (
 
 _STYLE = Path(__file__).with_name("page.css")
 _CODE = re.compile(r"`([^`]*)`")
+_JOINT = re.compile(r"(?<=[a-z0-9])[_.](?=[a-z])|(?<=[A-Za-z0-9])_(?=[A-Z0-9])")
 # No script, no network, and no icon to ask a server for.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -111,7 +112,12 @@ def _cell(cell: Cell, column: Column) -> str:
             f'<td class="bar"><span class="track"><i style="width:{width};background:{colour}"></i></span>'
             f"<span>{_inline(cell.text)}</span></td>"
         )
-    return f"<td{_side(column)}>{_inline(cell)}</td>"
+    return f"<td{_side(column)}>{_breakable(_inline(cell))}</td>"
+
+
+def _breakable(markup: str) -> str:
+    """Long names may break behind their underscores and dots, so that columns stay on the page."""
+    return _JOINT.sub(r"\g<0><wbr>", markup)
 
 
 def _side(column: Column) -> str:
