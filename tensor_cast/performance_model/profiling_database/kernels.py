@@ -94,7 +94,8 @@ def streamed(name: str, layout: Layout, coordinates: Coordinates, dtypes: Dtypes
         tuple(_tensor(operand, coordinates, dtypes) for operand in side if _is_streamed(operand))
         for side in layout.sides
     )
-    return Elementwise(name=name, part="", inputs=inputs, outputs=outputs, flops=flops * inputs[0].elements)
+    elements = next((tensor.elements for tensor in (*inputs, *outputs)), 0.0)
+    return Elementwise(name=name, part="", inputs=inputs, outputs=outputs, flops=flops * elements)
 
 
 def _is_streamed(operand: Operand) -> bool:

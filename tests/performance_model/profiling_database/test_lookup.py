@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tensor_cast.devices import get_device
 from tensor_cast.ops import Op
+from tensor_cast.performance_model.analytic import analytic_time
 from tensor_cast.performance_model.profiling_database.accuracy import accuracy
+from tensor_cast.performance_model.profiling_database.kernel_table import KERNELS
 from tensor_cast.performance_model.profiling_database.kernels import Kernel, Launch
 from tensor_cast.performance_model.profiling_database.kernels_attention import DECODE_ATTENTION, LATENT_ATTENTION
 from tensor_cast.performance_model.profiling_database.kernels_matmul import DYNAMIC_QUANT_MATMUL, MATMUL
@@ -166,3 +169,15 @@ def test_leave_one_out_by_hand(tmp_path: Path) -> None:
     assert [row.error for row in matmul.rows] == pytest.approx([1.0, 0.0, 0.5], abs=1e-4)
     assert [row.analytic_error for row in matmul.rows] == pytest.approx([0.0, 0.5, 0.75], abs=1e-4)
     assert (unheard.rows, unheard.unknown) == ((), 1)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: "-".join((kernel.name, *kernel.widths)))
+def test_every_kernel_has_an_analytic_time(kernel: Kernel) -> None:
+    """Rows of many sizes are timed at once, whatever their layout."""
+    device = get_device("ATLAS_800_A3_752T_128G_DIE")
+    dtypes = {"x": "bfloat16", "y": "bfloat16", "z": "bfloat16", "w": "int8", "q": "int8"}
+    for layout in kernel.layouts:
+        names = dict.fromkeys((*layout.written_names, *kernel.sizes))
+        named = {name: np.array([96.0, 192.0, 9600.0]) for name in names}
+        seconds = np.asarray(analytic_time(kernel.op_at(layout, named, dtypes), device).total_s)
+        assert (np.broadcast_to(seconds, 3) > 0.0).all()
