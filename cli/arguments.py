@@ -96,7 +96,7 @@ def add_device_arguments(parser: CommandParser) -> None:
     )
     group.add_argument(
         "--reserved-memory-gb",
-        type=number(0.0),
+        type=number(0.0, 1e9),
         default=0.0,
         metavar="GB",
         help="memory of each device that something else keeps, in GB of 1e9 bytes (default: 0)",

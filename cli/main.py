@@ -127,10 +127,12 @@ def _parser(name: str | None) -> tuple[CommandParser, CommandParser | None]:
 def _with_flags(message: str, flags: dict[str, str]) -> str:
     """The core's sentence with its parameters' names as a person typed them: ``--query-length``, not query_length.
 
-    Only whole words are replaced, not parts of a path.
+    Only whole words are replaced, not parts of a path or of a key.
     """
     names = "|".join(sorted((name for name in flags if "_" in name), key=len, reverse=True))
-    return re.sub(rf"(?<![^\s(])({names})(?![^\s,:;)])", lambda match: flags[match[1]], message) if names else message
+    if not names:
+        return message
+    return re.sub(rf"(?<![^\s(])({names})(?!\.\S|[^\s,.:;)])", lambda match: flags[match[1]], message)
 
 
 def _abandon_stdout() -> None:

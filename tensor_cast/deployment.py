@@ -77,8 +77,8 @@ class Deployment:
         expert_skew: tokens that the busiest expert-parallel rank computes, over the mean of all ranks; 1 is balanced.
             It is what an expert-parallel load balancer reports and lowers (max over mean; deepseek-ai/EPLB), measured,
             not derived here: spare copies of experts act on the time through it.
-        shared_expert_ranks: expert-parallel ranks that hold the shared experts and no routed ones, which the other ranks
-            share out; 0: every rank computes the shared experts of its own tokens.
+        shared_expert_ranks: expert-parallel ranks that hold the shared experts and no routed ones, which the other
+            ranks share out; 0: every rank computes the shared experts of its own tokens.
         vision_tp_size: tensor parallelism of a vision encoder; the default 1 shares out whole images instead.
         quantize_linear: scheme of linear layers, by name (``LINEAR_SCHEMES``), or ``CHECKPOINT`` for what the model's
             own ``quantization_config`` says of each module.

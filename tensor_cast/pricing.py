@@ -31,8 +31,13 @@ def device_profile(device: str | DeviceProfile) -> DeviceProfile:
 def check_world(device: DeviceProfile, world_size: int) -> None:
     """Refuse a world that the device's interconnect does not join."""
     joined = device.interconnect.device_count
+    if world_size > joined == 1:
+        raise ModelingError(
+            f"--world-size {world_size} needs links between devices, and the profile of {device.name} has none: "
+            "describe them in a profile of your own (--device-file)."
+        )
     if world_size > joined:
-        shape = " x ".join(map(str, device.interconnect.shape)) or "none"
+        shape = " x ".join(map(str, device.interconnect.shape))
         raise ModelingError(
             f"--world-size {world_size} is more than the {joined} devices that the interconnect of "
             f"{device.name} joins ({shape}); describe a larger one in a profile of your own (--device-file)."

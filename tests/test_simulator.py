@@ -114,7 +114,7 @@ def test_context_parallel_ranks_share_out_the_tokens() -> None:
     shared = price(dense(), DECODE, world_size=8, tp_size=8, dcp_size=4)
     whole = price(dense(), DECODE, world_size=8, tp_size=8)
     assert shared.memory.kv_cache_bytes == whole.memory.kv_cache_bytes / 4
-    with pytest.raises(ModelingError, match="leave 4 such ranks"):
+    with pytest.raises(ModelingError, match="each is on 4 ranks"):
         price(dense(), DECODE, world_size=8, tp_size=8, dcp_size=8)
 
 

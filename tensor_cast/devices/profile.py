@@ -109,8 +109,8 @@ class DeviceProfile:
     that a rule derived starts with ``assumed``.
 
     ``kernels`` has the cost of every kernel class, and of a class in one matrix dtype (``matmul_fp8``) where that
-    differs. Between a kernel and the next of a graph the device idles for ``launch_gap_s``; in eager mode the host needs
-    ``host_launch_s`` for each launch.
+    differs. Between a kernel and the next of a graph the device idles for ``launch_gap_s``; in eager mode the host
+    needs ``host_launch_s`` for each launch.
     """
 
     name: str

@@ -163,7 +163,7 @@ class LatentAttention:
     def _absorbed(self, build: Build, q: Tensor, heads: int) -> Tensor:
         """Decode: attention over the latents as one KV head shared by all query heads."""
         dcp = build.parallel.dcp if build.decode else 1
-        require_dcp_fits(dcp, build.tp, f"the latent and tensor parallel {build.tp}")
+        require_dcp_fits(dcp, build.tp, f"one latent over tensor parallel {build.tp}")
         if self.top_k is not None and dcp > 1:
             raise ModelingError(
                 "--dcp-size shares out a whole KV cache; sparse attention picks its tokens: leave it 1."

@@ -132,7 +132,7 @@ def write_cache(build: Build, tensors: tuple[Tensor, ...], *, part: str = "atten
 def require_dcp_fits(dcp: int, replicas: int, what: str) -> None:
     """Refuse ``dcp`` unless that many ranks hold the same heads, which is what lets them share out tokens."""
     if dcp > 1 and replicas % dcp:
+        held = f"{replicas} ranks: choose a divisor of that" if replicas > 1 else "one rank: leave it out"
         raise ModelingError(
-            f"--dcp-size {dcp} shares the cache among ranks that hold the same KV heads, but {what} leave "
-            f"{replicas} such ranks: choose a divisor of {replicas}."
+            f"--dcp-size {dcp} shares the cache among ranks that hold the same KV heads, but with {what} each is on {held}."
         )

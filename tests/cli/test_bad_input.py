@@ -60,8 +60,20 @@ def config(tmp_path: Path) -> Any:
         (("--prefix-cache-hit-rate", "1"), "--prefix-cache-hit-rate must be a number of at least 0 and less than 1"),
         (("--prefix-cache-hit-rate", "nan"), "--prefix-cache-hit-rate must be a number of at least 0"),
         (("--mtp-acceptance-rate", "1.5"), "--mtp-acceptance-rate must be a number of at least 0 and at most 1"),
-        (("--reserved-memory-gb", "-1"), "--reserved-memory-gb must be a number of at least 0, got '-1'"),
-        (("--reserved-memory-gb", "inf"), "--reserved-memory-gb must be a number of at least 0, got 'inf'"),
+        (
+            ("--reserved-memory-gb", "-1"),
+            "--reserved-memory-gb must be a number of at least 0 and less than 1e+09, got '-1'",
+        ),
+        (("--reserved-memory-gb", "1e300"), "--reserved-memory-gb must be a number of at least 0 and less than 1e+09"),
+        (("--acceptance-length", "2"), "needs drafted tokens: --num-mtp-tokens or --num-draft-tokens."),
+        (
+            ("--device", "MI355X", "--world-size", "2", "--tp-size", "2"),
+            "the profile of MI355X has none: describe",
+        ),
+        (
+            ("--reserved-memory-gb", "inf"),
+            "--reserved-memory-gb must be a number of at least 0 and less than 1e+09, got 'inf'",
+        ),
         (("--dtype", "int3"), "--dtype must be one of bfloat16, float16, float32"),
         (("--quantize-linear-action", "W8A8"), "--quantize-linear-action must be one of DISABLED, W8A16_STATIC"),
         (("--quantize-attention-action", "FP4"), "--quantize-attention-action must be one of DISABLED, INT8, FP8"),
