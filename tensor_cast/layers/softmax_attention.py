@@ -134,5 +134,6 @@ def require_dcp_fits(dcp: int, replicas: int, what: str) -> None:
     if dcp > 1 and replicas % dcp:
         held = f"{replicas} ranks: choose a divisor of that" if replicas > 1 else "one rank: leave it out"
         raise ModelingError(
-            f"--dcp-size {dcp} shares the cache among ranks that hold the same KV heads, but with {what} each is on {held}."
+            f"--dcp-size {dcp} shares the cache among ranks that hold the same KV heads, but with {what} each is on "
+            f"{held}."
         )
