@@ -220,7 +220,7 @@ def unmeasured(kernels: Sequence[KernelEstimate], device: DeviceProfile) -> list
     for name in notable:
         if name not in missing and longest[name] > 2.0 * groups[name].longest_s:
             messages.append(
-                f"A {name} kernel of {longest[name]:.3g} s is beyond what was measured; the longest was "
+                f"A kernel of {name} takes {longest[name]:.3g} s, which is beyond what was measured; the longest was "
                 f"{groups[name].longest_s:.3g} s."
             )
     return messages

@@ -163,7 +163,7 @@ def _without_column(table: Table, index: int) -> Table:
 
 def _with_wrapped_cell(row: tuple[str, ...], index: int, width: int) -> tuple[str, ...]:
     broken = [""]
-    for piece in re.findall(r"[^_.]+[_.]?|[_.]", row[index].replace("\n", "")):
+    for piece in re.findall(r"[^_./-]+[_./-]?|[_./-]", row[index].replace("\n", "")):
         if broken[-1] and len(broken[-1] + piece) > width:
             broken.append("")
         broken[-1] += piece

@@ -27,8 +27,8 @@ def catalog_table(rows: Sequence[CatalogRow]) -> list[Section]:
     table = Table(
         "",
         (
-            Column("model"),
-            Column("family", breakable=True),
+            Column("model", breakable=True),
+            Column("family", rank=1),
             Column("parameters", right=True),
             Column("active a token", right=True),
         ),
