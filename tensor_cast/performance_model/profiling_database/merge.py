@@ -45,9 +45,6 @@ class MergeCounts:
     updated: int = 0
     unchanged: int = 0
 
-    def __add__(self, other: MergeCounts) -> MergeCounts:
-        return MergeCounts(self.new + other.new, self.updated + other.updated, self.unchanged + other.unchanged)
-
 
 def merge_profile(table: Table | None, kernel_type: str, measured: Iterable[ProfiledRow]) -> tuple[Table, MergeCounts]:
     """``table`` with ``measured`` in it: known rows get new ``Profiling …`` cells, others are appended.

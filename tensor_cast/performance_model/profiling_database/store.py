@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensor_cast.errors import ModelingError, did_you_mean
-from tensor_cast.performance_model.profiling_database.atomic import database_lock, replace_files
+from tensor_cast.performance_model.profiling_database.atomic import database_lock, replace_files, write_failure
 from tensor_cast.performance_model.profiling_database.merge import MergeCounts, ProfiledRow, merge_profile
 from tensor_cast.performance_model.profiling_database.schema import (
     KEY_COLUMNS,
@@ -105,7 +105,8 @@ def kernel_files(directory: Path) -> dict[str, Path]:
     """
     paths = {path.stem: path for path in csv_files(directory) if not is_communication_file(path.stem)}
     if not paths:
-        below = sorted({str(path.parent) for path in directory.rglob("*.csv")})[:3]
+        kernels_below = (path for path in directory.rglob("*.csv") if not is_communication_file(path.stem))
+        below = sorted({str(path.parent) for path in kernels_below})[:3]
         hint = f" Databases lie below it: {', '.join(below)}." if below else ""
         raise ModelingError(f"{directory} has no kernel CSV files directly in it.{hint}")
     return paths
@@ -154,7 +155,7 @@ def update_database(
     with database_lock(directory, wait=wait):
         for kernel_type, rows in measured.items():
             path = directory / f"{kernel_type}.csv"
-            existing = read_table(path) if path.exists() else None
+            existing = _table_if_there(path)
             table, counts = merge_profile(existing, kernel_type, rows)
             written = existing is None or (table.columns, table.rows) != (existing.columns, existing.rows)
             if written:
@@ -162,6 +163,14 @@ def update_database(
             changes.append(FileChange(path, existing is None, written, counts))
         replace_files(contents)
     return changes
+
+
+def _table_if_there(path: Path) -> Table | None:
+    try:
+        is_there = path.exists()
+    except OSError as error:  # a kernel's name that is longer than a file's may be
+        raise write_failure(path, error) from None
+    return read_table(path) if is_there else None
 
 
 def _read_rows(path: Path, kernel_type: str, extra: Sequence[str]) -> KernelRows:

@@ -31,13 +31,15 @@ def read_bytes(path: Path) -> bytes:
     """The content of a CSV file without a byte-order mark.
 
     Raises:
-        ModelingError: it cannot be read, is empty, is a Git LFS pointer or not UTF-8 CSV.
+        ModelingError: it cannot be read, or what it holds is no comma-separated UTF-8 text.
     """
     try:
         content = path.read_bytes()
     except OSError as error:
         raise read_failure(path, error) from None
     check_start(path, content[:4096])
+    if b"\x00" in content:
+        raise ModelingError(f"{path} holds NUL bytes: it is damaged, restore it.")
     return content.removeprefix(b"\xef\xbb\xbf")
 
 
@@ -54,7 +56,8 @@ def check_start(path: Path, start: bytes) -> None:
     """Refuse what is no comma-separated UTF-8 file, judged by its first bytes.
 
     Raises:
-        ModelingError: it is empty, a Git LFS pointer, UTF-16 or separated by something else.
+        ModelingError: it is empty, a Git LFS pointer, binary, UTF-16, or its lines or cells are separated by something
+            else.
     """
     if not start.strip():
         raise ModelingError(f"{path} is empty.")
@@ -64,7 +67,9 @@ def check_start(path: Path, start: bytes) -> None:
         raise ModelingError(f'{path} is UTF-16 text: save it again as "CSV UTF-8".')
     if b"\x00" in start:
         raise ModelingError(f"{path} is a binary file, not a CSV.")
-    header = start.split(b"\n", 1)[0]
+    header = start.split(b"\n", 1)[0].removesuffix(b"\r")
+    if b"\r" in header:
+        raise ModelingError(f'{path} has lines that end with CR alone: save it again as "CSV UTF-8".')
     if b"," not in header and (b";" in header or b"\t" in header):
         raise ModelingError(f"{path} is not separated by commas: save it again with a comma as separator.")
 

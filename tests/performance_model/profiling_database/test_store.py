@@ -109,6 +109,9 @@ def test_directories_that_are_no_database(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelingError, match=r"file is a file"):
         Database(tmp_path / "file")
+    (tmp_path / "hcom_allReduce_.csv").write_text("")
+    with pytest.raises(ModelingError, match=r"no kernel CSV files directly in it\.$"):
+        Database(tmp_path)
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "Add.csv").write_text("")
     with pytest.raises(ModelingError, match=r"no kernel CSV files directly in it\. Databases lie below it: .*below"):

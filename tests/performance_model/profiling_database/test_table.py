@@ -42,6 +42,8 @@ def test_byte_order_mark_line_feeds_and_blank_lines_are_read_over(tmp_path: Path
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n", r"Git LFS pointer.*git lfs pull"),
         ("OP State,a\n".encode("utf-16"), r"UTF-16"),
         (b"PK\x03\x04\x00\x00,", r"binary file"),
+        (b"OP State,a\n" + b"1,2\n" * 2000 + b"\x00" * 9, r"holds NUL bytes"),
+        (b"OP State,a\r1,2\r", r"lines that end with CR alone"),
         (b"OP State;Input Shapes\n1;2\n", r"not separated by commas"),
         ("OP State,a\n形,1\n".encode("gbk"), r"not UTF-8"),
         (b"OP State,a,a\n1,2,3\n", r"column 'a' more than once"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tensor_cast.performance_model.profiling_database.shapes import row_key
 from tools.perf_data_collection.parsers.attention_runtime import runtime_of
 
@@ -28,6 +30,12 @@ def test_shapes_give_the_lengths_and_the_block_table(tmp_path: Path) -> None:
             "Runtime metadata_completeness": "profile_shapes_only",
         }
     }
+
+
+def test_the_directory_is_named_even_when_the_path_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runtime, _ = runtime_of([attention(16)], Path("kernel_details.csv"))
+    assert runtime[row_key(*attention(16))]["Runtime source_profile"] == tmp_path.name
 
 
 def test_short_shape_lists_leave_cells_out(tmp_path: Path) -> None:

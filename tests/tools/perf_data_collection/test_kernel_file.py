@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tensor_cast.errors import ModelingError
+from tensor_cast.performance_model.profiling_database.schema import COUNTERS
 from tools.perf_data_collection.parsers.kernel_file import Chunk, open_kernel_file, read_chunks
 
 BuildProfile = Callable[..., str]
@@ -61,6 +62,21 @@ def test_lines_with_too_few_or_too_many_cells_are_left_out(tmp_path: Path, profi
     assert [(chunk.malformed, chunk.truncated) for chunk in chunks] == [(3, 0)]
 
 
+def test_lines_with_nul_bytes_are_left_out(tmp_path: Path, profile: BuildProfile) -> None:
+    names = [{"Type": "Add"}, {"Type": "A\0d"}, *[{"Type": "Mul"}] * 20, {"Type": "\0" * 99}]
+    # Behind the first 4 KiB, which are judged with the header.
+    path = write(tmp_path, profile([*[{}] * 20, *names]))
+    chunks = read(path)
+    assert column(chunks, "Type") == ["Add"] * 21 + ["Mul"] * 20
+    assert sum(chunk.malformed for chunk in chunks) == 2
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e999", "N/A", "", "1,000.5"])
+def test_a_counter_that_is_no_quantity_is_absent(tmp_path: Path, profile: BuildProfile, text: str) -> None:
+    chunks = read(write(tmp_path, profile([dict.fromkeys(COUNTERS, text)])))
+    assert [column(chunks, counter) for counter in COUNTERS] == [[None]] * 25
+
+
 @pytest.mark.parametrize("kept", [5, 120, -130])
 def test_truncated_last_line_is_counted_as_such(tmp_path: Path, profile: BuildProfile, kept: int) -> None:
     text = profile([{"Duration(us)": "1"}, {"Duration(us)": "2"}])
@@ -89,6 +105,7 @@ def test_file_without_rows(tmp_path: Path, profile: BuildProfile) -> None:
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", r"Git LFS pointer"),
         ("Type,Duration(us)\n".encode("utf-16"), r"UTF-16"),
         (b"Type;Duration(us)\nAdd;2\n", r"not separated by commas"),
+        (b"Type,Duration(us)\rAdd,2\r", r"lines that end with CR alone"),
         (b"Name,Description\nAdd,adds\n", r"no column 'Type', 'Duration\(us\)', 'Input Shapes'"),
     ],
 )

@@ -133,7 +133,13 @@ def test_nothing_usable_writes_nothing(
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
-        ([{"Duration(us)": "1,892.920"}], "(1 durations with a thousands separator): parse the profiler's own file."),
+        (
+            [{"Duration(us)": "1,892.920"}],
+            "(1 durations with a thousands separator): parse the file as the profiler wrote it.",
+        ),
+        # Other rows may lack shapes too: what is wrong with those that have them is what to mend.
+        ([{"Duration(us)": "-1"}, {"Input Shapes": "N/A"}], "parse the file as the profiler wrote it."),
+        ([{"Type": "hcom_allReduce_"}], "(1 collectives): profile steps of a model; comm_bench measures collectives."),
         ([], "kernel_details.csv has a header and no rows."),
     ],
 )
@@ -218,6 +224,14 @@ def test_disk_full_says_so_and_changes_nothing(
     assert "the disk is full; nothing was changed" in capsys.readouterr().err
     assert (tmp_path / "db" / "Add.csv").read_bytes() == before
     assert [path.name for path in (tmp_path / "db").iterdir() if path.name != atomic.LOCK_NAME] == ["Add.csv"]
+
+
+def test_a_kernel_name_longer_than_a_file_name_is_said(
+    parse: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert parse({}, {"Type": "triton_poi_fused_" + "add_" * 70}) == 1
+    assert "the file name is too long; nothing was changed" in capsys.readouterr().err
+    assert list((tmp_path / "db").glob("*.csv")) == []
 
 
 def test_script_runs_by_path_from_anywhere_without_an_installation(tmp_path: Path, profile: BuildProfile) -> None:

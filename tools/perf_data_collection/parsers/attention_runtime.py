@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable
 from itertools import zip_longest
@@ -39,7 +38,7 @@ def runtime_of(rows: Iterable[tuple[str, ...]], profile: Path) -> tuple[dict[Row
     runtime: dict[RowKey, dict[str, str]] = {}
     for cells, operator in zip_longest(kernels, operators[: len(kernels)]):
         shapes = cells[0] if operator is None else operator
-        runtime.setdefault(row_key(*cells), _runtime_cells(shapes, profile.parent.name))
+        runtime.setdefault(row_key(*cells), _runtime_cells(shapes, profile.absolute().parent.name))
     return runtime, warning
 
 
@@ -56,7 +55,7 @@ def _operator_shapes(path: Path) -> tuple[list[str], str | None]:
         return [], None
     try:
         table = read_table(path)
-    except (ModelingError, csv.Error) as error:
+    except ModelingError as error:
         return [], f"The lengths in {path.name} are not used: {error}"
     if "Input Shapes" not in table.columns:
         return [], None

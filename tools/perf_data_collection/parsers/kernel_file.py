@@ -50,8 +50,8 @@ class KernelFile:
 class Chunk:
     """Some consecutive rows: a frame of the wanted columns, text but for the counters; absent columns are null.
 
-    ``malformed`` lines had another number of cells than the header and are not in the frame; ``truncated`` is 1 when
-    the file ends in the middle of a line.
+    ``malformed`` lines had another number of cells than the header, or NUL bytes, and are not in the frame;
+    ``truncated`` is 1 when the file ends in the middle of a line.
     """
 
     frame: pl.DataFrame
@@ -128,7 +128,8 @@ def _chunks(file: KernelFile, stream: BinaryIO, chunk_bytes: int) -> Iterator[Ch
 def _chunk(file: KernelFile, lines: bytes, *, is_last: bool) -> Chunk:
     if not lines.isascii():
         _require_utf8(file.path, lines)
-    frame = _frame(file, lines)
+    # A file system fills what was not yet written when a machine went down with NUL bytes.
+    frame = None if b"\x00" in lines else _frame(file, lines)
     if frame is not None:
         return Chunk(frame, 0, 0, len(lines))
     good, malformed = _well_formed(file, lines)
@@ -177,15 +178,20 @@ def _column(file: KernelFile, name: str) -> pl.Expr:
     dtype = pl.Float64 if name in COUNTERS else pl.String
     if name not in file.places:
         return pl.lit(None, dtype=dtype)
-    return pl.col(str(file.places[name])).cast(dtype, strict=False)
+    cells = pl.col(str(file.places[name])).cast(dtype, strict=False)
+    # A counter that is no quantity is absent: it must not enter a mean.
+    return pl.when(cells.is_finite() & (cells >= 0.0)).then(cells) if name in COUNTERS else cells
 
 
 def _well_formed(file: KernelFile, lines: bytes) -> tuple[bytes, int]:
-    """Only the lines that have exactly the header's number of cells, and how many others there were."""
+    """Only the lines with exactly the header's number of cells and no NUL bytes, and how many others there were."""
     good: list[bytes] = []
     malformed = 0
     for line in lines.split(b"\n"):
         if not line.strip():
+            continue
+        if b"\x00" in line:
+            malformed += 1
             continue
         try:
             cells = next(csv.reader([line.decode("utf-8")], strict=True))

@@ -97,7 +97,7 @@ def summary(parsed: ParsedProfile, copies: Sequence[Path], directory: Path, chan
     ]
     skipped = [(read.skipped[reason], reason) for reason in SKIP_REASONS if read.skipped[reason]]
     if parsed.malformed:
-        skipped.append((parsed.malformed, "lines with another number of cells than the header"))
+        skipped.append((parsed.malformed, "lines with another number of cells than the header, or with NUL bytes"))
     if parsed.truncated:
         skipped.append((parsed.truncated, "last lines cut off in the middle"))
     lines += [f"{count:>10}  {reason}" for count, reason in skipped]

@@ -14,7 +14,7 @@ from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.merge import ProfiledRow
 from tensor_cast.performance_model.profiling_database.schema import FUSED_ATTENTION
 from tensor_cast.performance_model.profiling_database.shapes import RowKey
-from tools.perf_data_collection.parsers.aggregation import NEEDS_LEVEL1, Aggregation
+from tools.perf_data_collection.parsers.aggregation import INVALID_DURATIONS, NEEDS_LEVEL1, Aggregation
 from tools.perf_data_collection.parsers.attention_runtime import runtime_of
 from tools.perf_data_collection.parsers.kernel_file import (
     CHUNK_BYTES,
@@ -106,11 +106,15 @@ def _without_rows(file: KernelFile, skipped: Counter[str], malformed: int) -> st
     """Why a file that could be read gave no row, and what to do."""
     reasons = [f"{count} {reason}" for reason, count in skipped.most_common()]
     if malformed:
-        reasons.append(f"{malformed} lines that do not fit the header")
+        reasons.append(f"{malformed} damaged lines")
     if not reasons:
         return f"{file.path} has a header and no rows."
-    needs_shapes = any(skipped[reason] for reason in NEEDS_LEVEL1)
-    advice = f"to have kernels with shapes, {PROFILE_AT_LEVEL1}" if needs_shapes else "parse the profiler's own file"
+    if malformed or any(skipped[reason] for reason in INVALID_DURATIONS):
+        advice = "parse the file as the profiler wrote it"
+    elif any(skipped[reason] for reason in NEEDS_LEVEL1):
+        advice = f"to have kernels with shapes, {PROFILE_AT_LEVEL1}"
+    else:
+        advice = "profile steps of a model; comm_bench measures collectives"
     return f"{file.path} gives no row ({', '.join(reasons)}): {advice}."
 
 
