@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.parser import CommandParser, UsageError, choice, number, whole_number
-from tensor_cast.deployment import CHECKPOINT, Deployment
+from tensor_cast.deployment import CHECKPOINT, ENGINES, EXECUTIONS, Deployment
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.dtypes import ACTIVATION_DTYPES, ALIASES
 from tensor_cast.errors import did_you_mean
@@ -207,6 +207,21 @@ def add_compilation_arguments(parser: CommandParser) -> None:
         metavar="OPTION",
         help=f"more fusions, with --compile: {', '.join(COMPILATION_OPTIONS)}",
     )
+    group.add_argument(
+        "--engine",
+        type=choice(ENGINES),
+        metavar="ENGINE",
+        default="none",
+        help=f"serving engine whose own time is added to the step: {', '.join(ENGINES)} (default: none)",
+    )
+    group.add_argument(
+        "--execution",
+        type=choice(EXECUTIONS),
+        metavar="HOW",
+        default="graph",
+        help="launch kernels as a captured graph, or eager: one by one, so that the device may wait for the host "
+        "(default: graph)",
+    )
 
 
 def add_performance_model_arguments(parser: CommandParser) -> None:
@@ -294,6 +309,8 @@ def deployment(arguments: argparse.Namespace) -> Deployment:
         enable_matmul_allreduce="enable_matmul_allreduce" in options,
         enable_dispatch_ffn_combine="enable_dispatch_ffn_combine" in options,
         block_size=arguments.block_size,
+        engine=arguments.engine,
+        execution=arguments.execution,
     )
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from math import isnan
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor_cast.advice import Remedy
 from tensor_cast.devices.profile import DeviceProfile
-from tensor_cast.estimate import CollectiveEstimate, Estimate, OpEstimate
-from tensor_cast.memory import MemoryEstimate
 from tensor_cast.ops import Tensor
 from tensor_cast.performance_model.roofline import BOUNDS
 from tensor_cast.quantity import Quantity
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
-from tensor_cast.reporting.measured import measured_sections
-from tensor_cast.reporting.units import byte_size, column_unit, count, duration, plural
-from tensor_cast.timed_kernels import TimedKernels
+from tensor_cast.reporting.units import byte_size, column_unit, count, duration, error_band, plural
+from tensor_cast.timed_kernels import CollectiveEstimate, OpEstimate, TimedKernels
+
+if TYPE_CHECKING:
+    # Diffusion pipelines share the tables below, and have no use for the models that these import.
+    from tensor_cast.advice import Remedy
+    from tensor_cast.estimate import Estimate
+    from tensor_cast.memory import MemoryEstimate
 
 GB, GIB = 1e9, 2.0**30
 BOUND_COLUMNS = tuple(bound for bound in BOUNDS if bound != "wait")
@@ -38,6 +41,8 @@ def report(
         input_shapes: a row for each shape, with the shapes below it.
         op_bounds: another table with the time of every row by each bound alone.
     """
+    from tensor_cast.reporting.measured import measured_sections
+
     rows = sorted(estimate.ops_by_shape if input_shapes else estimate.ops, key=lambda op: -float(op.total_s))
     sections: list[Section] = []
     if not estimate.fits:
@@ -172,6 +177,7 @@ def kernels(estimate: TimedKernels, rows: Sequence[OpEstimate], *, shapes: bool 
         Column("share", right=True),
         Column("bound", styled=True),
         Column("source", rank=2),
+        Column("error", right=True, rank=2),
     )
     totals = _times([float(op.total_s) for op in rows], total_unit)
     averages = _times([float(op.average_s) for op in rows], average_unit)
@@ -191,12 +197,13 @@ def kernels(estimate: TimedKernels, rows: Sequence[OpEstimate], *, shapes: bool 
                 _share(op.share),
                 op.bound_name,
                 op.source,
+                "" if isnan(float(op.error_low)) else f"{float(op.error_low):+.0%}…{float(op.error_high):+.0%}",
             )
             for op, total, average in zip(rows, totals, averages, strict=True)
         ),
         total=(
             "all", "", "", f"{calls:,.0f}", *_times([sum_s], total_unit), "",
-            f"{sum_s / float(estimate.total_time_s):.1%}", "", "",
+            f"{sum_s / float(estimate.total_time_s):.1%}", "", "", "",
         ),
         note=_overlap_note(estimate),
         details=tuple(shape_text(op) for op in rows) if shapes else (),
@@ -276,7 +283,10 @@ def collectives(found: Sequence[CollectiveEstimate]) -> Table:
 
 def times(estimate: Estimate) -> Facts:
     """The answer."""
-    rows = [("execution time", duration(float(estimate.total_time_s)))]
+    band = error_band(float(estimate.error_low), float(estimate.error_high))
+    rows = [("execution time", f"{duration(float(estimate.total_time_s))} ({band})")]
+    if idle := float(estimate.idle_s):
+        rows.append(("without a kernel", f"{duration(idle)} of it, between launches and waiting for the host"))
     if encoder := float(estimate.encoder_time_s):
         rows.append(("vision encoder", f"{duration(encoder)} of it"))
     if estimate.ttft_s is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 # A column that holds both a slow prefill's matmul and its sampling is best read in ms; only minutes are worth seconds.
@@ -27,6 +28,13 @@ def duration(seconds: float) -> str:
     size, name = next((unit for unit in _TIME_UNITS if seconds >= unit[0]), _TIME_UNITS[-1])
     value = seconds / size
     return f"{value:,.{decimals(value)}f} {name}"
+
+
+def error_band(low: float, high: float) -> str:
+    """``-9 % … +14 %``: how far the truth may lie from a time, in four cases of five."""
+    if isnan(low) or isnan(high):
+        return "no measurement near this"
+    return f"{low * 100:+.0f} % … {high * 100:+.0f} %"
 
 
 def count(number: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,23 @@ def test_every_workload_and_quantisation_flag_arrives(capsys: pytest.CaptureFixt
     halved = document(capsys, *REQUEST, "--prefix-cache-hit-rate", "0.5")
     assert halved["workload"]["prefix_cache_hit_rate"] == 0.5
     assert halved["total_time_s"] < document(capsys, *REQUEST)["total_time_s"]
+
+
+def test_engine_and_execution_arrive(capsys: pytest.CaptureFixture[str]) -> None:
+    plain, served, eager = (
+        document(capsys, *REQUEST, *words)
+        for words in ((), ("--engine", "vllm"), ("--engine", "sglang", "--execution", "eager"))
+    )
+    assert (served["deployment"]["engine"], served["deployment"]["execution"]) == ("vllm", "graph")
+    assert served["idle_s"] > plain["idle_s"]
+    assert (eager["deployment"]["engine"], eager["deployment"]["execution"]) == ("sglang", "eager")
+
+
+def test_the_time_says_how_wrong_it_may_be(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("text-generate", "Qwen/Qwen3-8B", "--device", "H100_SXM_80GB", "--num-queries", "2", "--query-length", "512")
+    assert main((*words, "--quantize-linear-action", "DISABLED")) == 0
+    line = next(text for text in capsys.readouterr().out.splitlines() if "execution time" in text)
+    assert re.search(r"execution time +[\d.,]+ \w+ \(-\d+ % … \+\d+ %\)", line), line
 
 
 def test_parallel_flags_arrive(capsys: pytest.CaptureFixture[str]) -> None:
