@@ -11,7 +11,10 @@ from typing import Any
 from tensor_cast.errors import ModelingError
 from tensor_cast.evaluation.advice import throughput
 from tensor_cast.evaluation.results import COMPARE_DIRECTORY, Results
+from tensor_cast.evaluation.summary import idle_s
 from tensor_cast.ops import CATEGORIES
+
+BETWEEN = "between kernels"
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,11 @@ class Compared:
     def categories(self) -> dict[str, float]:
         """Seconds by category."""
         return {name: float(self.results.summary["operators"]["categories"][name]["total_s"]) for name in CATEGORIES}
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Seconds by category, and of the time between kernels."""
+        return {**self.categories, BETWEEN: idle_s(self.results.summary["estimate"])}
 
     @property
     def kernels(self) -> dict[tuple[str, str, str], float]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tensor_cast.evaluation.comparison import (
+    BETWEEN,
     Compared,
     KernelDifference,
     comparison_path,
@@ -20,7 +21,6 @@ from tensor_cast.evaluation.pages.blocks import Block, Code, Column, Figure, Hea
 from tensor_cast.evaluation.pages.charts import Part, bars, grouped_bars, series_colour, stacked_bars
 from tensor_cast.evaluation.pages.html_page import html
 from tensor_cast.evaluation.pages.markdown import markdown
-from tensor_cast.ops import CATEGORIES
 from tensor_cast.reporting.units import byte_size, column_unit, duration
 
 _SHOWN = 12
@@ -125,7 +125,10 @@ def _category_chart(evaluations: Sequence[Compared], t: Language) -> Figure:
     rows = [
         (
             f"{one.letter} · {one.results.name}",
-            [Part(name, seconds, duration(seconds), name) for name, seconds in one.categories.items()],
+            [
+                Part(t.known(name), seconds, duration(seconds), "gap" if name == BETWEEN else name)
+                for name, seconds in one.parts.items()
+            ],
         )
         for one in evaluations
     ]
@@ -133,20 +136,20 @@ def _category_chart(evaluations: Sequence[Compared], t: Language) -> Figure:
 
 
 def _category_table(evaluations: Sequence[Compared], t: Language) -> Table:
-    unit = column_unit([seconds for one in evaluations for seconds in one.categories.values()])
-    first = evaluations[0].categories
+    unit = column_unit([seconds for one in evaluations for seconds in one.parts.values()])
+    first = evaluations[0].parts
     columns = [Column(t("Category"))]
     for one in evaluations:
         columns.append(Column(f"{one.letter} {unit[1]}", right=True))
         if one is not evaluations[0]:
             columns.append(Column(t("{letter} less A", letter=one.letter), right=True))
     rows = []
-    for name in CATEGORIES:
-        cells: list[str] = [name]
+    for name in first:
+        cells = [t.known(name)]
         for one in evaluations:
-            cells.append(f"{one.categories[name] / unit[0]:,.3f}")
+            cells.append(f"{one.parts[name] / unit[0]:,.3f}")
             if one is not evaluations[0]:
-                cells.append(f"{(one.categories[name] - first[name]) / unit[0]:+,.3f}")
+                cells.append(f"{(one.parts[name] - first[name]) / unit[0]:+,.3f}")
         rows.append(tuple(cells))
     return Table(tuple(columns), tuple(rows))
 
@@ -155,16 +158,16 @@ def _kernels(first: Compared, other: Compared, t: Language) -> list[Block]:
     found = [one for one in kernel_differences(first, other) if one.difference_s != 0.0]
     if not found:
         return [Paragraph(t("Nothing: every kernel takes the same time."))]
-    total = sum(one.difference_s for one in found)
+    total = other.time_s - first.time_s
     shown, rest = found[:_SHOWN], found[_SHOWN:]
-    by_category = {name: sum(one.difference_s for one in found if one.category == name) for name in CATEGORIES}
+    by_category = {name: seconds - first.parts[name] for name, seconds in other.parts.items()}
     category = (max if total > 0.0 else min)(by_category, key=lambda name: by_category[name])
     sentence = t(
         "{other} takes {difference} {direction} than A; most of it is in {category} ({part}).",
         other=other.letter,
         difference=duration(abs(total)),
         direction=t("more") if total > 0 else t("less"),
-        category=category,
+        category=t.known(category),
         part=_signed(by_category[category]),
     )
     unit = column_unit([abs(one.difference_s) for one in shown])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -82,12 +84,15 @@ def write_json(path: Path, value: Any) -> None:
 def staging_directory(root: Path) -> Iterator[Path]:
     """A hidden directory in ``root`` to fill; it is gone afterwards unless it was put in its place.
 
+    What a killed evaluation of this machine left there is removed.
+
     Raises:
         ModelingError: ``root`` cannot be written.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
-        directory = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=root))
+        _remove_leftovers(root)
+        directory = Path(tempfile.mkdtemp(prefix=f"{_own_prefix()}{os.getpid()}-", dir=root))
         directory.chmod(0o755)
     except OSError as error:
         raise _unwritable(root, error) from None
@@ -108,7 +113,7 @@ def put_in_place(staged: Path, root: Path, name: ResultsName, *, overwrite: bool
     if overwrite:
         target = root / str(name)
         if target.exists() or target.is_symlink():
-            replaced = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=root))
+            replaced = Path(tempfile.mkdtemp(prefix=f"{_own_prefix()}{os.getpid()}-", dir=root))
             target.rename(replaced / "old")
             try:
                 staged.rename(target)
@@ -130,6 +135,28 @@ def put_in_place(staged: Path, root: Path, name: ResultsName, *, overwrite: bool
                 if error.errno not in _EXISTS:
                     raise
         run += 1
+
+
+def _own_prefix() -> str:
+    """The machine's name is part of it: a process number means nothing on another that shares the file system."""
+    return f"{_STAGING_PREFIX}{platform.node()}-"
+
+
+def _remove_leftovers(root: Path) -> None:
+    for directory in root.glob(f"{_own_prefix()}*"):
+        number = directory.name.removeprefix(_own_prefix()).partition("-")[0]
+        if number.isdigit() and not _is_running(int(number)):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _unwritable(root: Path, error: OSError) -> ModelingError:

@@ -92,6 +92,15 @@ def test_the_step_adds_up(profile: Path, results: Results) -> None:
     assert found.step.outside == 1
 
 
+def test_a_line_that_was_cut_off_is_counted(profile: Path, results: Results) -> None:
+    whole = explain(profile, results)
+    with profile.open("a") as stream:
+        stream.write("7,0,mm3,MatMul")
+    cut = explain(profile, results)
+    assert (whole.malformed, cut.malformed) == (0, 1)
+    assert cut.parts == whole.parts
+
+
 def test_kernels_add_up_to_their_category(profile: Path, results: Results) -> None:
     found = explain(profile, results)
     for part in found.parts[:4]:
@@ -138,7 +147,7 @@ def test_the_step_of_median_length_is_taken(tmp_path: Path) -> None:
     rows = [_row(step, "k", "Add", 1000 * int(step), length, "4", "4") for step, length in lengths.items()]
     path = tmp_path / "kernel_details.csv"
     path.write_text("\n".join([HEADER, *rows]) + "\n")
-    kernels = read_profile([path])
+    kernels = read_profile([path]).kernels
     assert choose_step(kernels).step == "3"
     assert choose_step(kernels, step="1").total_s == pytest.approx(90e-6)
     with pytest.raises(ModelingError, match="no step '4': it has 1, 2, 3"):
@@ -152,7 +161,7 @@ def test_a_profile_of_equal_steps_is_divided(tmp_path: Path) -> None:
     header = "Device_id,Op Name,OP Type,Task Type,Task Start Time(us),Task Duration(us)"
     rows = [f"0,k{i},Add,AI_VECTOR_CORE,{BASE + 10 * i},6" for i in range(4)]
     path.write_text("\n".join([header, *rows]) + "\n")
-    step = choose_step(read_profile([path]), repeats=2)
+    step = choose_step(read_profile([path]).kernels, repeats=2)
     # 4 kernels of 6 us, 10 us apart: 36 us with three gaps of 4 us, over two steps.
     assert step.total_s == pytest.approx(18e-6)
     assert step.kernels_s == pytest.approx(12e-6)
@@ -163,7 +172,7 @@ def test_the_rank_that_is_busy_longest_is_taken(tmp_path: Path) -> None:
     rows = [_row("1", "k", "Add", 0, 5, "4", "4"), _row("1", "k", "Add", 0, 9, "4", "4").replace("1,0,", "1,3,", 1)]
     path = tmp_path / "kernel_details.csv"
     path.write_text("\n".join([HEADER, *rows]) + "\n")
-    kernels = read_profile([path])
+    kernels = read_profile([path]).kernels
     assert choose_step(kernels).rank == "device 3"
     assert choose_step(kernels, rank="0").total_s == pytest.approx(5e-6)
     with pytest.raises(ModelingError, match="no rank '5': it has device 0, device 3"):

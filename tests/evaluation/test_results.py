@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import os
+import platform
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +49,23 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         fail()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_run_left_is_removed_and_a_running_ones_kept(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    dead, alive, foreign = (
+        tmp_path / f".incomplete-{machine}-{process}-x"
+        for machine, process in (
+            (platform.node(), ended.pid),
+            (platform.node(), os.getppid()),
+            ("another-machine", ended.pid),
+        )
+    )
+    for directory in (dead, alive, foreign):
+        directory.mkdir()
+    place = _put(tmp_path, "")
+    assert sorted(tmp_path.iterdir()) == sorted([alive, foreign, place])
 
 
 def test_results_can_be_read_by_others(tmp_path: Path) -> None:

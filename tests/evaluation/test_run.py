@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import json
 import shlex
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -130,6 +132,19 @@ def test_a_second_run_does_not_touch_the_first(tmp_path: Path) -> None:
     assert main([*command, "--overwrite"]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     assert (tmp_path / names[0] / "config.json").stat().st_mtime_ns > before
+
+
+def test_an_interrupted_evaluation_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cli.main", *TEXT, "--iterations", "500", "--output-dir", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+        assert process.stderr is not None
+        # The second iteration has begun, so the first one's log is there.
+        next(line for line in process.stderr if line.startswith("iteration 2"))
+        assert list(tmp_path.glob(".incomplete-*/iteration_1.log"))
+        process.send_signal(signal.SIGINT)
+        process.stderr.read()
+        assert process.wait(60) == 130
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_everything_that_is_missing_is_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,6 +46,9 @@ def _whole(found: Explanation, t: Language) -> list[Block]:
     if found.step.outside:
         text = t("{count} kernels outside of every step are left out.", count=found.step.outside)
         blocks.append(Paragraph(text, "quiet"))
+    if found.malformed:
+        text = t("{count} lines of the profile do not fit their header and are left out.", count=found.malformed)
+        blocks.append(Paragraph(text, "warning"))
     if found.training_s:
         text = t(
             "The profile holds kernels of training, {time} of them: an evaluation has none.",

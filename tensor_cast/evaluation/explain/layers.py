@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tensor_cast.errors import ModelingError
@@ -43,6 +44,7 @@ class Explanation:
     step: MeasuredStep
     parts: tuple[Part, ...]
     kernels: tuple[KernelMatch, ...]
+    malformed: int
 
     @property
     def measured_s(self) -> float:
@@ -81,9 +83,9 @@ class Explanation:
 
 
 def explain(
-    profile: Any, results: Results, *, step: str | None = None, rank: str | None = None, repeats: int = 1
+    profile: Path, results: Results, *, step: str | None = None, rank: str | None = None, repeats: int = 1
 ) -> Explanation:
-    """Hold a profile (a path) against a recorded evaluation.
+    """Hold a profile, a file or a directory, against a recorded evaluation.
 
     Raises:
         ModelingError: the profile cannot be read, or has no such step or rank; the results have no kernels.
@@ -91,9 +93,11 @@ def explain(
     rows = results.summary.get("kernels")
     if not rows:
         raise ModelingError(f"{results.directory} has no kernels by shape to explain; evaluate again.")
-    measured = choose_step(read_profile(profile_paths(profile)), step=step, rank=rank, repeats=repeats)
+    read = read_profile(profile_paths(profile))
+    measured = choose_step(read.kernels, step=step, rank=rank, repeats=repeats)
     kernels = match_kernels(measured, [row_from_dict(row) for row in rows])
-    return Explanation(results, str(profile), measured, tuple(_parts(measured, kernels, results)), tuple(kernels))
+    parts = _parts(measured, kernels, results)
+    return Explanation(results, str(profile), measured, tuple(parts), tuple(kernels), read.malformed)
 
 
 def _parts(step: MeasuredStep, kernels: Sequence[KernelMatch], results: Results) -> list[Part]:
@@ -129,6 +133,7 @@ def explanation_to_dict(found: Explanation) -> dict[str, Any]:
         "repeats": found.step.repeats,
         "steps_s": found.step.steps_s,
         "kernels_outside_steps": found.step.outside,
+        "malformed_lines": found.malformed,
         "step_time": {
             "measured_s": found.measured_s,
             "predicted_s": found.predicted_s,

@@ -51,8 +51,16 @@ class MeasuredKernel:
         return self.start_us + self.duration_us
 
 
-def read_profile(paths: list[Path]) -> list[MeasuredKernel]:
-    """Every kernel of all files, in order of start; a file's rank is its ``Device_id``, or else the file.
+@dataclass(frozen=True)
+class Profile:
+    """Kernels in order of start, and how many lines were left out because they do not fit their header."""
+
+    kernels: list[MeasuredKernel]
+    malformed: int
+
+
+def read_profile(paths: list[Path]) -> Profile:
+    """Every kernel of all files; a file's rank is its ``Device_id``, or else the file.
 
     A collective that ran on vector cores stands twice in a profile, as the collective and as its device task; the task
     is left out.
@@ -60,7 +68,8 @@ def read_profile(paths: list[Path]) -> list[MeasuredKernel]:
     Raises:
         ModelingError: a file is no profile of kernels, or none of its rows can be read.
     """
-    rows = [(path, row) for path in paths for row in _rows(path)]
+    every = [(path, row) for path in paths for row in _rows(path)]
+    rows = [(path, row) for path, row in every if row is not None]
     starts = [_start(path, row) for path, row in rows]
     first = min(starts, default=Decimal(0))
     several = len(paths) > 1
@@ -75,7 +84,7 @@ def read_profile(paths: list[Path]) -> list[MeasuredKernel]:
         for kernel in kernels
         if not (_AIV_COPY in kernel.name.lower() and (kernel.start_us, kernel.duration_us) in collectives)
     ]
-    return sorted(kept, key=lambda kernel: kernel.start_us)
+    return Profile(sorted(kept, key=lambda kernel: kernel.start_us), len(every) - len(rows))
 
 
 def profile_paths(path: Path) -> list[Path]:
@@ -100,7 +109,8 @@ def profile_paths(path: Path) -> list[Path]:
     return details or summaries
 
 
-def _rows(path: Path) -> Iterator[dict[str, str]]:
+def _rows(path: Path) -> Iterator[dict[str, str] | None]:
+    """Rows by the names of today's header; None for a line with fewer cells, such as a last one that was cut off."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.reader(stream)
@@ -112,8 +122,8 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
                     "kernel_details.csv or an op_summary_*.csv."
                 )
             for cells in reader:
-                if len(cells) >= len(header):
-                    yield dict(zip(header, cells, strict=False))
+                if cells:
+                    yield dict(zip(header, cells, strict=False)) if len(cells) >= len(header) else None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ModelingError(f"Cannot read {path} as a profile: {error}.", exit_status=1) from None
 
