@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.schema import LATENCY_COLUMNS, misspelling_hint
-from tensor_cast.performance_model.profiling_database.statistics import duration_us
+from tensor_cast.performance_model.profiling_database.statistics import latency_us
 from tensor_cast.performance_model.profiling_database.table import read_table
 
 COMMUNICATION_FILES = {
@@ -44,25 +44,33 @@ def read_collectives(path: Path) -> CollectiveRows:
     """The measured rows of one operation.
 
     Raises:
-        ModelingError: the file cannot be read, a column is missing, or a size is not a number.
+        ModelingError: the file cannot be read, a column is missing, or a size or tier is not a whole number.
     """
     table = read_table(path)
     for name in _REQUIRED:
         if name not in table.columns:
             raise ModelingError(f"{path} has no column {name!r}{misspelling_hint(name, table.columns)}.")
-    latency = next((name for name in LATENCY_COLUMNS if name in table.columns), None)
-    if latency is None:
+    if not any(name in table.columns for name in LATENCY_COLUMNS):
         raise ModelingError(f"{path} has none of the columns {', '.join(map(repr, LATENCY_COLUMNS))}.")
     rows: list[tuple[float, float, float, float]] = []
     for line, row in enumerate(table.rows, start=2):
         cells = table.cells(row)
-        duration = duration_us(cells[latency])
+        duration = latency_us(cells)
         if duration is None:
             continue
-        try:
-            tier = float(cells.get("topology_tier") or math.nan)
-            rows.append((float(cells["message_bytes"]), float(cells["num_devices"]), tier, duration))
-        except ValueError as error:
-            raise ModelingError(f"{path}, line {line}: {error}.") from None
+        size, devices = (_whole_number(cells[name], f"{path}, line {line}: {name}") for name in _REQUIRED)
+        tier = cells.get("topology_tier", "").strip()
+        place = _whole_number(tier, f"{path}, line {line}: topology_tier") if tier else math.nan
+        rows.append((size, devices, place, duration))
     columns = np.array(rows, dtype=np.float64).reshape(len(rows), 4).T
     return CollectiveRows(*columns)
+
+
+def _whole_number(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value.is_integer() or value < 0.0:
+        raise ModelingError(f"{where} is {text!r}, not a whole number: correct the line or take it out.")
+    return value

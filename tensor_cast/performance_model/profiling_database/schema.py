@@ -103,7 +103,7 @@ COMMUNICATION_COLUMNS = (
 )
 """Columns of ``hcom_*.csv``, the measured collectives."""
 
-_COLUMN_ORDER = (
+COLUMN_ORDER = (
     *BASE_COLUMNS,
     REPLAY_DURATION,
     PROFILE_DURATION,
@@ -112,6 +112,8 @@ _COLUMN_ORDER = (
     *(column for pair in zip(MICROBENCH_COUNTERS, PROFILE_COUNTERS, strict=True) for column in pair),
     *RUNTIME_COLUMNS,
 )
+"""The columns of a complete file, profiled and replayed; ``PROFILE_COUNT`` and unknown columns follow them."""
+
 _LEGACY_PROFILE_NAMES = {
     "Average Duration(us)": PROFILE_DURATION,
     "Median Duration(us)": PROFILE_MEDIAN,
@@ -181,10 +183,10 @@ def with_columns(present: Sequence[str], wanted: Sequence[str]) -> list[str]:
     for name in wanted:
         if name in columns:
             continue
-        if name not in _COLUMN_ORDER:
+        if name not in COLUMN_ORDER:
             columns.append(name)
             continue
-        before = _COLUMN_ORDER[: _COLUMN_ORDER.index(name)]
+        before = COLUMN_ORDER[: COLUMN_ORDER.index(name)]
         anchor = next((earlier for earlier in reversed(before) if earlier in columns), None)
         columns.insert(0 if anchor is None else columns.index(anchor) + 1, name)
     return columns

@@ -13,23 +13,34 @@ from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.coverage import row_identity
 from tensor_cast.performance_model.profiling_database.schema import (
     BASE_COLUMNS,
+    COLUMN_ORDER,
     COMMUNICATION_COLUMNS,
     KEY_COLUMNS,
     LATENCY_COLUMNS,
     PROFILE_COLUMNS,
     PROFILE_COUNT,
+    REPLAY_DURATION,
     is_communication_file,
     kernel_columns,
     misspelling_hint,
     modern_header,
 )
-from tensor_cast.performance_model.profiling_database.shapes import canonical_dtypes, is_missing, parse_shapes
-from tensor_cast.performance_model.profiling_database.statistics import MAX_DURATION_US
+from tensor_cast.performance_model.profiling_database.shapes import (
+    canonical_dtypes,
+    canonical_formats,
+    is_missing,
+    parse_shapes,
+)
+from tensor_cast.performance_model.profiling_database.statistics import MAX_DURATION_US, duration_us
 from tensor_cast.performance_model.profiling_database.store import csv_files
-from tensor_cast.performance_model.profiling_database.table import read_bytes
+from tensor_cast.performance_model.profiling_database.table import Table, read_bytes, table_bytes
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SIDES = (KEY_COLUMNS[:3], KEY_COLUMNS[3:])
+_WHOLE = (PROFILE_COUNT, "message_bytes", "num_devices", "topology_tier")
+_COLLECTIVE_KEY = COMMUNICATION_COLUMNS[:4]
+_BANDWIDTH_ERROR = 0.02
+"""Durations and bandwidths have two decimals, so that a short or slow message's bandwidth is only roughly known."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,7 @@ def validate_file(path: Path) -> Iterator[Violation]:
         yield Violation(path, content[: error.start].count(b"\n") + 1, "", "is not UTF-8")
         return
     yield from _byte_violations(path, content)
+    yield from _quote_violations(path, text)
     reader = csv.reader(io.StringIO(text, newline=""))
     header = next(reader)
     is_communication = is_communication_file(path.stem)
@@ -84,7 +96,8 @@ def validate_file(path: Path) -> Iterator[Violation]:
         cells = dict(zip(columns, row, strict=True))
         yield from _number_violations(path, line, cells)
         if is_communication:
-            identity: object = tuple(cells.get(name, "").strip() for name in COMMUNICATION_COLUMNS[:4])
+            yield from _collective_violations(path, line, cells)
+            identity: object = tuple(cells.get(name, "").strip() for name in _COLLECTIVE_KEY)
         else:
             yield from _tensor_violations(path, line, cells)
             identity = row_identity(path.stem, cells)
@@ -99,13 +112,24 @@ def _byte_violations(path: Path, content: bytes) -> Iterator[Violation]:
             yield Violation(path, 1, "", "starts with a byte-order mark")
     for number, line in enumerate(content.split(b"\n"), start=1):
         if line and not line.endswith(b"\r"):
-            yield Violation(path, number, "", "ends with LF alone; lines end with CRLF")
+            yield Violation(path, number, "", "does not end with CRLF")
+            return
+
+
+def _quote_violations(path: Path, text: str) -> Iterator[Violation]:
+    """The first line that quotes cells which need no quotes."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        bare = line.removesuffix("\r")
+        if '"' in bare and table_bytes(Table(next(csv.reader([bare])), []))[:-2].decode() != bare:
+            yield Violation(path, number, "", "has quotes that are not needed")
             return
 
 
 def _header_violations(path: Path, header: list[str], is_communication: bool) -> Iterator[Violation]:
     modern = modern_header(header)
     for old, name in zip(header, modern, strict=True):
+        if old != old.strip():
+            yield Violation(path, 1, old, "has blanks around its name")
         if old.strip() != name:
             yield Violation(path, 1, old, f"is an old name, today's is {name!r}")
     for name in dict.fromkeys(name for name in modern if modern.count(name) > 1):
@@ -115,14 +139,20 @@ def _header_violations(path: Path, header: list[str], is_communication: bool) ->
         if name not in modern:
             hint = misspelling_hint(name, (other for other in modern if other not in required))
             yield Violation(path, 1, name, f"is missing{hint}")
-    if not is_communication:
-        if not any(name in modern for name in LATENCY_COLUMNS):
-            yield Violation(path, 1, "", f"has none of the duration columns {', '.join(LATENCY_COLUMNS)}")
-        known = [name for name in kernel_columns(path.stem) if name in modern]
-        present = list(dict.fromkeys(name for name in modern if name in known))
-        if known != present:
-            moved = next(name for name, expected in zip(present, known, strict=False) if name != expected)
-            yield Violation(path, 1, moved, "is not in its place")
+    order = COMMUNICATION_COLUMNS if is_communication else (*COLUMN_ORDER, PROFILE_COUNT)
+    known = [name for name in order if name in modern]
+    present = list(dict.fromkeys(name for name in modern if name in known))
+    if known != present:
+        moved = next(name for name, expected in zip(present, known, strict=True) if name != expected)
+        yield Violation(path, 1, moved, "is not in its place")
+    if is_communication:
+        return
+    if not any(name in modern for name in LATENCY_COLUMNS):
+        yield Violation(path, 1, "", f"has none of the duration columns {', '.join(LATENCY_COLUMNS)}")
+    absent = [name for name in (REPLAY_DURATION, *kernel_columns(path.stem)) if name not in (*modern, *required)]
+    for name in modern:
+        if name not in order and (hint := misspelling_hint(name, absent)):
+            yield Violation(path, 1, name, f"is not a column of the format{hint}")
 
 
 def _number_violations(path: Path, line: int, cells: Mapping[str, str]) -> Iterator[Violation]:
@@ -132,7 +162,7 @@ def _number_violations(path: Path, line: int, cells: Mapping[str, str]) -> Itera
             is_number = True
         if not is_number or not text.strip():
             continue
-        problem = _number_problem(text, whole=column == PROFILE_COUNT or column in ("message_bytes", "num_devices"))
+        problem = _number_problem(text, whole=column in _WHOLE)
         if problem is None and "Duration(us)" in column and float(text) > MAX_DURATION_US:
             problem = f"{text} is longer than {MAX_DURATION_US / 60e6:.0f} minutes"
         if problem:
@@ -151,6 +181,29 @@ def _number_problem(text: str, *, whole: bool) -> str | None:
     return f"{text} is not a whole number" if whole and value != int(value) else None
 
 
+def _collective_violations(path: Path, line: int, cells: Mapping[str, str]) -> Iterator[Violation]:
+    for column in _COLLECTIVE_KEY:
+        if column in cells and not cells[column].strip():
+            yield Violation(path, line, column, "is empty")
+    duration, bandwidth = duration_us(cells.get("Duration(us)", "")), _number(cells.get("bandwidth_gbps", ""))
+    size = _number(cells.get("message_bytes", ""))
+    if duration is None or bandwidth is None or size is None:
+        return
+    expected = size / duration * 1e-3
+    if abs(bandwidth - expected) > 0.01 + _BANDWIDTH_ERROR * expected:
+        yield Violation(
+            path, line, "bandwidth_gbps", f"{bandwidth:g} is not message_bytes / Duration(us): {expected:.2f}"
+        )
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
 def _tensor_violations(path: Path, line: int, cells: Mapping[str, str]) -> Iterator[Violation]:
     for shapes, dtypes, formats in _SIDES:
         text = cells.get(shapes, "")
@@ -164,13 +217,15 @@ def _tensor_violations(path: Path, line: int, cells: Mapping[str, str]) -> Itera
             continue
         if not (len(text) >= 2 and text[0] == text[-1] == '"'):
             yield Violation(path, line, shapes, "lacks the literal quotes around the shapes")
-        entries = canonical_dtypes(cells.get(dtypes, "")).split(";")
-        for column in (dtypes, formats):
-            count = len(cells.get(column, "").split(";"))
-            if count != len(sizes) and cells.get(column, "").strip():
+        for column, what, canonical in ((dtypes, "dtype", canonical_dtypes), (formats, "format", canonical_formats)):
+            cell = cells.get(column, "")
+            count = len(cell.split(";"))
+            if count != len(sizes) and cell.strip():
                 yield Violation(path, line, column, f"has {count} entries for {len(sizes)} shapes")
+            entries = canonical(cell).split(";")
+            for position, size in enumerate(sizes):
+                if size and (position >= len(entries) or not entries[position]):
+                    yield Violation(path, line, column, f"gives no {what} for entry {position} of shape {size}")
         for position, size in enumerate(sizes):
-            if size and (position >= len(entries) or not entries[position]):
-                yield Violation(path, line, dtypes, f"gives no dtype for entry {position} of shape {size}")
             if any(dimension < 0 for dimension in size):
                 yield Violation(path, line, shapes, f"entry {position} has a negative dimension")

@@ -39,12 +39,20 @@ def test_tier_may_be_unknown_and_the_file_empty(tmp_path: Path) -> None:
     assert read_collectives(write(tmp_path, "message_bytes,num_devices,Duration(us)")).duration_us.size == 0
 
 
+def test_the_first_valid_duration_of_each_row_counts(tmp_path: Path) -> None:
+    path = write(tmp_path, "message_bytes,num_devices,Average Duration(us),Duration(us)", "1024,8,,6.4", "2048,8,7,9")
+    assert read_collectives(path).duration_us.tolist() == [6.4, 7.0]
+
+
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
         (("message bytes,num_devices,Duration(us)",), r"no column 'message_bytes' \(is it 'message bytes'\?\)"),
         (("message_bytes,num_devices,time",), r"has none of the columns 'Average Duration\(us\)'"),
-        (("message_bytes,num_devices,Duration(us)", "1 KiB,8,6.4"), r"line 2: could not convert .*'1 KiB'"),
+        (("message_bytes,num_devices,Duration(us)", "1 KiB,8,6.4"), r"line 2: message_bytes is '1 KiB', not a whole"),
+        (("message_bytes,num_devices,Duration(us)", "1024,nan,6.4"), r"line 2: num_devices is 'nan', not a whole"),
+        (("message_bytes,num_devices,Duration(us)", "1024,-8,6.4"), r"line 2: num_devices is '-8', not a whole"),
+        (("message_bytes,num_devices,topology_tier,Duration(us)", "1024,8,inf,6.4"), r"topology_tier is 'inf'"),
     ],
 )
 def test_bad_files(tmp_path: Path, lines: tuple[str, ...], sentence: str) -> None:

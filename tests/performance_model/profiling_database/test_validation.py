@@ -46,6 +46,7 @@ def test_rows(tmp_path: Path) -> None:
         "d,V",
     )
     assert violations(tmp_path) == [
+        (3, "", "has quotes that are not needed"),
         (3, "Average Duration(us)", "-1.5 is negative"),
         (3, "Input Shapes", "lacks the literal quotes around the shapes"),
         (3, "Input Data Types", "has 1 entries for 2 shapes"),
@@ -76,12 +77,12 @@ def test_no_duration_column_and_moved_columns(tmp_path: Path) -> None:
     columns[8], columns[9] = columns[9], columns[8]
     write(tmp_path, ",".join(columns))
     assert violations(tmp_path) == [
+        (1, "Profiling Average aic_total_cycles", "is not in its place"),
         (
             1,
             "",
             "has none of the duration columns Average Duration(us), Profiling Average Duration(us), Duration(us)",
         ),
-        (1, "Profiling Average aic_total_cycles", "is not in its place"),
     ]
 
 
@@ -91,11 +92,49 @@ def test_bytes(tmp_path: Path) -> None:
     (tmp_path / "Neg.csv").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
     assert violations(tmp_path) == [
         (1, "", "starts with a byte-order mark"),
-        (1, "", "ends with LF alone; lines end with CRLF"),
+        (1, "", "does not end with CRLF"),
         (2, "", "is not UTF-8"),
         (1, "", 'is a Git LFS pointer, not the data: fetch it with "git lfs pull".'),
     ]
     assert str(validate(tmp_path)[0]) == f"{tmp_path / 'Add.csv'}:1: starts with a byte-order mark"
+
+
+def test_bytes_of_lines(tmp_path: Path) -> None:
+    row = 'd,V,"""2""",FLOAT,ND,"""2""",FLOAT,ND,1.5'
+    write(tmp_path, HEADER, row, row.replace("d,V", '"d",V').replace("2", "3"), name="Quoted.csv")
+    (tmp_path / "Short.csv").write_bytes(f"{HEADER}\r\n{row}".encode())
+    (tmp_path / "Zcr.csv").write_bytes(f"{HEADER}\r{row}\r".encode())
+    assert violations(tmp_path) == [
+        (3, "", "has quotes that are not needed"),
+        (2, "", "does not end with CRLF"),
+        (1, "", 'has lines that end with CR alone: save it again as "CSV UTF-8".'),
+    ]
+
+
+def test_column_names_and_places(tmp_path: Path) -> None:
+    columns = [*kernel_columns("Add"), "MicroBench aicore_time(us)", "my column"]
+    columns[0], columns[8] = " OP State", "Profiling Averge Duration(us)"
+    write(tmp_path, ",".join(columns))
+    assert violations(tmp_path) == [
+        (1, " OP State", "has blanks around its name"),
+        # A replay's counter lies directly before the profile's.
+        (1, "Profiling Average aicore_time(us)", "is not in its place"),
+        (
+            1,
+            "",
+            "has none of the duration columns Average Duration(us), Profiling Average Duration(us), Duration(us)",
+        ),
+        (
+            1,
+            "Profiling Averge Duration(us)",
+            "is not a column of the format (is it 'Profiling Average Duration(us)'?)",
+        ),
+    ]
+
+
+def test_formats(tmp_path: Path) -> None:
+    write(tmp_path, HEADER, 'd,V,"""2;"""' + ',FLOAT;INT64,NULL;ND,"""2""",FLOAT,ND,1.5')
+    assert violations(tmp_path) == [(2, "Input Formats", "gives no format for entry 0 of shape (2,)")]
 
 
 def test_collectives(tmp_path: Path) -> None:
@@ -105,15 +144,28 @@ def test_collectives(tmp_path: Path) -> None:
         "1024,8,DT_BF16,1,6.40,0.16",
         "1024.5,8,DT_BF16,1,6.40,0.16",
         "1024,8,DT_BF16,1,fast,0.16",
+        ",8,,1.5,6.40,0.16",
+        # With a factor (n - 1) / n it would be another bandwidth than the files': 65536 B / 10 us = 6.55 GB/s.
+        "65536,8,DT_BF16,1,10.00,5.73",
         name="hcom_allGather_.csv",
+    )
+    write(
+        tmp_path,
+        "num_devices,message_bytes,dtype,topology_tier,Duration(us),bandwidth_gbps",
+        name="hcom_alltoallv_.csv",
     )
     write(tmp_path, "message_bytes,num_devices,dtype,Duration(us)", name="hcom_allReduce_.csv")
     assert violations(tmp_path) == [
         (3, "message_bytes", "1024.5 is not a whole number"),
         (4, "Duration(us)", "'fast' is not a number"),
         (4, "", "repeats line 2"),
+        (5, "topology_tier", "1.5 is not a whole number"),
+        (5, "message_bytes", "is empty"),
+        (5, "dtype", "is empty"),
+        (6, "bandwidth_gbps", "5.73 is not message_bytes / Duration(us): 6.55"),
         (1, "topology_tier", "is missing"),
         (1, "bandwidth_gbps", "is missing"),
+        (1, "num_devices", "is not in its place"),
     ]
 
 
