@@ -83,6 +83,7 @@ def test_results_are_not_trivial():
         ("PadV3", ["3,8 FLOAT"], ["2,8 FLOAT"], "cannot be padded"),
         ("AddRmsNormBias", ["3,8 FLOAT"] * 3, ["3,8 FLOAT"], "has 4 inputs and the row 3"),
         ("QuantBatchMatmulV3", ["3,8 FLOAT", "8,8 FLOAT", "8 FLOAT"], ["3,8 FLOAT"], "only int8"),
+        ("GatherV2", ["10,8 FLOAT", "5 DT_BF16"], ["5,8 FLOAT"], "Indices and lengths are BF16 in the row"),
         ("Add", ["3 COMPLEX64"], ["3 COMPLEX64"], "Dtype COMPLEX64 cannot be made"),
         ("MatMulV2", ["3,32 FLOAT16", "2,1,16,8 FLOAT16 FRACTAL_NZ"], ["3,16 FLOAT16"], "does not end in 16,16"),
     ],

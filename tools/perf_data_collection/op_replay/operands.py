@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-
 from tensor_cast.performance_model.profiling_database.shapes import Tensor
+
+from tools.perf_data_collection.op_replay.errors import RowError
 from tools.perf_data_collection.op_replay.layouts import FRACTAL_NZ, logical_shape, torch_dtype
 
 if TYPE_CHECKING:
@@ -60,8 +61,15 @@ class OperandMaker:
         return flat.view(tuple(shape))
 
     def integers(self, values: torch.Tensor | Sequence[int], spec: Tensor) -> torch.Tensor:
-        """Given whole numbers in the operand's dtype and shape."""
-        return self.place(torch.as_tensor(values).to(torch_dtype(spec.dtype)).reshape(spec.shape))
+        """Given whole numbers in the operand's dtype and shape.
+
+        Raises:
+            RowError: the operand is of a dtype that does not hold every whole number.
+        """
+        dtype = torch_dtype(spec.dtype)
+        if dtype.is_floating_point:
+            raise RowError(f"Indices and lengths are {spec.dtype} in the row: give their slot INT32 or INT64.")
+        return self.place(torch.as_tensor(values).to(dtype).reshape(spec.shape))
 
     def place(self, tensor: torch.Tensor, format_name: str = "ND") -> torch.Tensor:
         """A host tensor moved to the device, cast to FRACTAL_NZ where the device has it."""

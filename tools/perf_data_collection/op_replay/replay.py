@@ -71,7 +71,7 @@ def replay_rows(
         if team.is_first:
             progress.begin(row)
             journal.append(_record(row, "started"))
-        watchdog = threading.Timer(options.timeout_s, _give_up, (row, options.timeout_s, journal, team))
+        watchdog = threading.Timer(options.timeout_s, _give_up, (row, options.timeout_s, journal, team, progress))
         watchdog.daemon = True
         watchdog.start()
         try:
@@ -193,7 +193,7 @@ def _check_output(row: ReplayRow, result: Any) -> None:
         )
 
 
-def _give_up(row: ReplayRow, limit_s: float, journal: Journal, team: Team) -> None:
+def _give_up(row: ReplayRow, limit_s: float, journal: Journal, team: Team, progress: Progress) -> None:
     """Record the row that hangs and start this process anew, which then goes on behind it.
 
     A kernel that does not return cannot be stopped from within; replacing the process image drops it. The process
@@ -205,6 +205,9 @@ def _give_up(row: ReplayRow, limit_s: float, journal: Journal, team: Team) -> No
     if team.size > 1:
         os._exit(EXIT_TIMEOUT)
     command = [sys.executable, *sys.orig_argv[1:]]
+    progress.end()
+    if "--progress" in command:
+        command[command.index("--progress") + 1] = progress.text()
     if "--journal" not in command:
         command += ["--journal", str(journal.path)]
     os.execv(sys.executable, command)
