@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.parser import whole_number
 from cli.perf_db_accuracy import add_accuracy_parser, run_accuracy
 from cli.perf_db_plot import add_plot_parser, run_plot
 
@@ -35,7 +36,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     stats.add_argument("directory", type=Path, metavar="DIR", help="database directory")
     stats.add_argument(
-        "--limit", type=_limit, default=20, metavar="N", help="suspicious rows to list (default: %(default)s)"
+        "--limit", type=whole_number(0), default=20, metavar="N", help="suspicious rows to list (default: %(default)s)"
     )
 
     validate = commands.add_parser(
@@ -53,7 +54,7 @@ def add_parser(subparsers: Subparsers) -> None:
     diff.add_argument("before", type=Path, metavar="A", help="database directory")
     diff.add_argument("after", type=Path, metavar="B", help="database directory it is compared with")
     diff.add_argument(
-        "--limit", type=_limit, default=20, metavar="N", help="changed rows to list (default: %(default)s)"
+        "--limit", type=whole_number(0), default=20, metavar="N", help="changed rows to list (default: %(default)s)"
     )
 
     add_accuracy_parser(commands)
@@ -181,13 +182,6 @@ def _us(duration: float | None) -> str:
 def _short(shapes: str) -> str:
     bare = shapes.strip('"') or "no shapes"
     return bare if len(bare) <= _SHAPE_WIDTH else bare[: _SHAPE_WIDTH - 1] + "…"
-
-
-def _limit(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError("give 0 or more")
-    return value
 
 
 def _print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tensor_cast.errors import ModelingError
+from cli.parser import whole_number
+from cli.perf_db_device import measured_device
 
 if TYPE_CHECKING:
-    from tensor_cast.devices.profile import DeviceProfile
     from tensor_cast.performance_model.profiling_database.accuracy import KernelAccuracy, LeftOut
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -35,13 +35,17 @@ def add_accuracy_parser(commands: Subparsers) -> None:
     )
     parser.add_argument(
         "--samples",
-        type=_samples,
+        type=whole_number(0),
         default=200,
         metavar="N",
         help="rows of a kernel and layout that are left out, evenly spread; 0: all (default: %(default)s)",
     )
     parser.add_argument(
-        "--limit", type=_samples, default=10, metavar="N", help="worst rows to list (default: %(default)s)"
+        "--limit",
+        type=whole_number(0),
+        default=10,
+        metavar="N",
+        help="worst rows and unused kernel types to list (default: %(default)s)",
     )
 
 
@@ -54,25 +58,12 @@ def run_accuracy(arguments: argparse.Namespace, print_table: PrintTable) -> int:
     from tensor_cast.performance_model.analytic import analytic_time
     from tensor_cast.performance_model.profiling_database.accuracy import accuracy
 
-    device = _device(arguments.directory, arguments.device)
+    device = measured_device(arguments.directory, arguments.device)
     kernels = accuracy(arguments.directory, lambda op: analytic_time(op, device).total_s, samples=arguments.samples)
     rows = [row for kernel in kernels for row in kernel.rows]
     print_table(_HEADER, [*(_line(kernel) for kernel in kernels if kernel.rows), *_totals(rows)])
     print("\n".join(_lines(kernels, rows, arguments.limit)))
     return 0
-
-
-def _device(directory: Path, name: str | None) -> DeviceProfile:
-    from tensor_cast.devices import get_device
-    from tensor_cast.devices.profile import DeviceProfile
-
-    if name is not None:
-        return get_device(name)
-    known = DeviceProfile.all_device_profiles
-    for part in reversed(directory.resolve().parts):
-        if part in known:
-            return known[part]
-    raise ModelingError(f"The path {directory} names no device: say with --device which one was measured.")
 
 
 def _line(kernel: KernelAccuracy) -> tuple[object, ...]:
@@ -104,9 +95,11 @@ def _errors(rows: Sequence[LeftOut]) -> tuple[str, ...]:
 def _lines(kernels: Sequence[KernelAccuracy], rows: Sequence[LeftOut], limit: int) -> Iterable[str]:
     if not rows:
         yield "No row can be left out: none has a duration and a layout that is understood."
-    unknown = [f"{kernel.kernel_type} {kernel.unknown}" for kernel in kernels if kernel.unknown]
+    unknown = sorted((kernel for kernel in kernels if kernel.unknown), key=lambda kernel: -kernel.unknown)
     if unknown:
-        yield f"Rows that are not used, their layout or their lengths being unknown: {', '.join(unknown)}."
+        named = [f"{kernel.kernel_type} {kernel.unknown}" for kernel in unknown[:limit]]
+        more = [f"{len(unknown) - limit} more kernel types (--limit)"] if len(unknown) > limit else []
+        yield f"Rows that are not used, their layout or their lengths being unknown: {', '.join([*named, *more])}."
     worst = sorted((row for row in rows if row.predicted_us is not None), key=lambda row: -row.error)[:limit]
     if worst:
         yield "Worst predictions:"
@@ -115,10 +108,3 @@ def _lines(kernels: Sequence[KernelAccuracy], rows: Sequence[LeftOut], limit: in
             f"  {row.kernel_type} {row.shapes}: {row.predicted_us:.3f} us predicted ({row.source}), "
             f"{row.measured_us:.3f} us measured, {row.analytic_us:.3f} us analytic"
         )
-
-
-def _samples(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError("give 0 or more")
-    return value

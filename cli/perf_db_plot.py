@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cli.perf_db_device import measured_device
 from cli.text_scatter import Series, log_scatter
 from tensor_cast.errors import ModelingError
 
@@ -96,7 +97,7 @@ def run_plot(arguments: argparse.Namespace) -> int:
             f"{arguments.directory} has no hcom_*.csv files, nor a database whose collectives lie beside it; "
             "tools/perf_data_collection/comm_bench measures them."
         )
-    device = _device(directory, arguments.device)
+    device = measured_device(directory, arguments.device)
     charts = list(_charts(directory, device))
     if not charts:
         raise ModelingError(f"The hcom_*.csv files of {directory} have no rows with a duration.")
@@ -107,21 +108,6 @@ def run_plot(arguments: argparse.Namespace) -> int:
         _write_png(charts, arguments.output)
         print(f"Written: {arguments.output}")
     return 0
-
-
-def _device(directory: Path, name: str | None) -> DeviceProfile:
-    """The device asked for, or the one whose name is a part of the path, as in the packaged data."""
-    from tensor_cast.devices import DeviceRegistry, get_device
-
-    if name is not None:
-        return get_device(name)
-    registry = DeviceRegistry()
-    known = next((part for part in reversed(directory.resolve().parts) if part in registry), None)
-    if known is None:
-        raise ModelingError(
-            f"{directory} does not tell which device was measured: give --device (`msmodeling devices` lists them)."
-        )
-    return get_device(known)
 
 
 def _charts(directory: Path, device: DeviceProfile) -> Iterator[Chart]:

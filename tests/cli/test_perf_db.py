@@ -92,4 +92,4 @@ def test_errors(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         run("stats", tmp_path / "absent")
     with pytest.raises(SystemExit):
         run("stats", tmp_path, "--limit", "-1")
-    assert "give 0 or more" in capsys.readouterr().err
+    assert "must be a whole number of at least 0, got '-1'" in capsys.readouterr().err

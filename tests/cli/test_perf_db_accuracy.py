@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
+from tensor_cast.performance_model.profiling_database.merge import ProfiledRow
 from tensor_cast.performance_model.profiling_database.paths import DEFAULT_DEVICE, database_directory
 from tensor_cast.performance_model.profiling_database.store import update_database
 
@@ -30,6 +31,24 @@ def test_packaged_rows_predict_each_other(capsys: pytest.CaptureFixture[str]) ->
 def test_device_must_be_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     update_database(tmp_path, {"Add": []})
     assert main(["perf-db", "accuracy", str(tmp_path)]) == 2
-    assert "names no device: say with --device" in capsys.readouterr().err
+    assert "does not tell which device was measured: give --device" in capsys.readouterr().err
     assert main(["perf-db", "accuracy", str(tmp_path), "--device", "TEST_DEVICE"]) == 0
     assert "No row can be left out" in capsys.readouterr().out
+
+
+def test_kernels_that_are_not_understood_are_listed_up_to_the_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = ("dynamic", "AI_CORE", '"4"', "FLOAT", "ND", '"4"', "FLOAT", "ND")
+    rows = [
+        ProfiledRow((*base[:2], f'"{size}"', *base[3:]), ("1.0", "1.0", "0.0", *["0.0"] * 25, "1")) for size in (4, 5)
+    ]
+    update_database(tmp_path, {"OneA": rows[:1], "Two": rows, "OneB": rows[:1]})
+    assert main(["perf-db", "accuracy", str(tmp_path), "--device", "TEST_DEVICE", "--limit", "1"]) == 0
+    assert "being unknown: Two 2, 2 more kernel types (--limit)." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flag", ["--samples", "--limit"])
+def test_numbers_are_checked(flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["perf-db", "accuracy", str(tmp_path), flag, "few"]) == 2
+    assert f"{flag} must be a whole number of at least 0, got 'few'" in capsys.readouterr().err
