@@ -50,6 +50,16 @@ _STRATEGY_FLAGS: dict[bool, tuple[str, ...]] = {
 }
 
 
+class _KindParser(CommandParser):
+    """Refuses unknown flags itself: its own are the ones to compare them with."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.refuse(unknown)
+        return found, unknown
+
+
 def add_parser(subparsers: Subparsers) -> None:
     """Add ``evaluate`` and its kinds to the command line."""
     parser = subparsers.add_parser(
@@ -59,7 +69,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "logs, summary, and a report in Markdown and HTML.",
         epilog=_EXAMPLES,
     )
-    kinds = parser.add_subparsers(dest="evaluate_command", metavar="{text,video,image,report}")
+    kinds = parser.add_subparsers(
+        dest="evaluate_command", metavar="{text,video,image,report}", parser_class=_KindParser
+    )
     for kind, summary in _SUMMARIES.items():
         one = kinds.add_parser(kind, help=summary, description=f"Evaluate {summary}, on the record.")
         _add_evaluation_arguments(one)
@@ -218,7 +230,9 @@ def _missing_sentence(missing: dict[str, tuple[str, ...]], model: str | None) ->
     for flag, choices in missing.items():
         text = f"one of {', '.join(choices)}" if choices else _HINTS[flag]
         lines.append(f"  {flag.ljust(width)}  {text}")
-    if "--spec" in missing and model is not None and not missing["--spec"]:
+    if "--spec" in missing and model is not None and Path(model).exists():
+        lines.append("A path does not tell how large its model is: say what you call it, such as --spec 7b.")
+    elif "--spec" in missing and model is not None and not missing["--spec"]:
         from tensor_cast.errors import did_you_mean
         from tensor_cast.evaluation.models import model_families
 

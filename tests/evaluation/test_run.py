@@ -158,6 +158,18 @@ def test_everything_that_is_missing_is_named_at_once(capsys: pytest.CaptureFixtu
     assert expected in capsys.readouterr().err
 
 
+def test_a_path_is_asked_what_its_model_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TEXT[:2], "--model", str(tmp_path), *TEXT[6:]]) == 2
+    error = capsys.readouterr().err
+    assert "Missing and without a default: --spec." in error
+    assert "such as --spec 7b" in error
+
+
+def test_a_misspelt_flag_is_compared_with_the_kinds_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "video", "--frame-numb", "81"]) == 2
+    assert "there is no argument --frame-numb. Did you mean --frame-num" in capsys.readouterr().err
+
+
 def test_a_height_and_a_width_are_a_resolution(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*VIDEO[:6], "--height", "480", "--width", "832"]) == 2
     error = capsys.readouterr().err
