@@ -53,7 +53,7 @@ def _scenarios(base: Path) -> dict[str, dict[str, Any]]:
             "differ",
             2,
             *one_op,
-            patches=["two hosts"],
+            patches=["two hosts", "rank 1 hears late"],
             own_arguments={"1": ["--iterations", "7", "--bytes-grid", "1024"]},
         ),
         "absent": scenario("absent", 2, *one_op, absent=[1]),
@@ -78,7 +78,9 @@ def _scenarios(base: Path) -> dict[str, dict[str, Any]]:
     two = scenarios["two"]
     scenarios["again"] = {**two, "arguments": [*two["arguments"], "--iterations", "3"]}
     scenarios["resume"] = {**two, "arguments": [*two["arguments"], "--bytes-grid", "128", "256", "65536", "--resume"]}
-    scenarios["other library"] = {**two, "arguments": [*two["arguments"], "--grid-shape", "4", "2", "2"]}
+    late = {**two, "patches": ["rank 1 hears late"]}
+    scenarios["nothing left"] = {**late, "arguments": [*two["arguments"], "--resume"]}
+    scenarios["other library"] = {**late, "arguments": [*two["arguments"], "--grid-shape", "4", "2", "2"]}
     return scenarios
 
 

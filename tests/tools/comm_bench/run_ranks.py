@@ -29,6 +29,17 @@ def _rank_1_never_arrives(rank: int) -> None:
         measure.launcher = lambda *arguments: lambda: time.sleep(60)  # type: ignore[assignment]
 
 
+def _rank_1_hears_late(rank: int) -> None:
+    real = session.Session.hear_leader
+
+    def late(self: session.Session, topic: str, patience: int = 1) -> str:
+        time.sleep(0.3)
+        return real(self, topic, patience)
+
+    if rank == 1:
+        session.Session.hear_leader = late  # type: ignore[method-assign]
+
+
 def _no_memory_on_rank_1(rank: int) -> None:
     real = measure.allocate
 
@@ -55,6 +66,7 @@ PATCHES: dict[str, Callable[[int], None]] = {
     "no data on rank 1": _no_data_on_rank_1,
     "rank 1 never arrives": _rank_1_never_arrives,
     "no memory on rank 1": _no_memory_on_rank_1,
+    "rank 1 hears late": _rank_1_hears_late,
     "npu": _npu,
     "two hosts": _host_b_from_rank_1,
 }

@@ -64,6 +64,12 @@ def test_measuring_again_updates_rows_and_resuming_adds_what_is_missing(runs: Ru
     assert [row[0] for row in resumed.rows("hcom_allGather_.csv")] == ["128", "65536", "256"]
 
 
+def test_nothing_left_to_measure_is_no_failure_of_any_rank(runs: Runs) -> None:
+    run = runs("nothing left")
+    assert run.statuses == {0: 0, 1: 0}
+    assert run.outputs == {0: "8 of 8 rows are there already.\n", 1: ""}
+
+
 def test_a_wrong_sum_is_not_written(runs: Runs) -> None:
     # Rank 1 contributes nothing, so half of the 512 and of the 1024 elements of two bytes are missing.
     run = runs("wrong")
@@ -104,6 +110,7 @@ def test_a_node_that_does_not_come_is_said(runs: Runs) -> None:
 def test_rows_measured_on_another_grid_are_not_mixed_in(runs: Runs) -> None:
     run = runs("other library")
     assert run.statuses == {0: 2, 1: 1}
+    assert "Rank 0 stopped the run; it says why." in run.outputs[1]
     assert "holds figures of grid shape [48, 8, 2], and these are of [4, 2, 2]" in run.outputs[0]
 
 

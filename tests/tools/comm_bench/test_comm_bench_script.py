@@ -133,6 +133,24 @@ def test_wrong_variables_start_nothing(tmp_path: Path, variables: dict[str, str]
     assert words in run.text
 
 
+def test_help_and_flags_in_the_place_of_the_directory_start_nothing(tmp_path: Path) -> None:
+    shown = start(tmp_path, "--help")
+    assert (shown.status, shown.calls) == (0, [])
+    assert shown.text.startswith("Measure the standard set of collectives")
+    assert shown.text.splitlines()[-1].startswith("Exit status: 0 all sessions")
+    refused = start(tmp_path, "--dtype", "torch.int8")
+    assert (refused.status, refused.calls) == (2, [])
+    assert "the first argument is the directory OUT, not '--dtype'" in refused.text
+    assert [path.name for path in tmp_path.iterdir()] == ["torchrun"]
+
+
+def test_without_a_launcher_nothing_starts(tmp_path: Path) -> None:
+    run = start(tmp_path, TORCHRUN="no-such-torchrun")
+    assert run.status == 2
+    assert "no-such-torchrun is not there: pip install 'msmodeling[torch]'" in run.text
+    assert not (tmp_path / "hccl_bench_data").exists()
+
+
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     run = start(tmp_path, "file/out")

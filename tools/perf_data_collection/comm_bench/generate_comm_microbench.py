@@ -132,8 +132,10 @@ def _run(arguments: argparse.Namespace) -> int:
         # All processes of a node fail alike here.
         if session.speaks_for_node:
             print(f"error: {error}", file=sys.stderr, flush=True)
+        session.part()
         return error.exit_status
     if not cases:
+        session.part()
         return 0
     accelerator = open_accelerator(settings.backend, session.local_rank, settings.timeout_s)
     session.join(settings.backend)
@@ -155,7 +157,13 @@ def _run(arguments: argparse.Namespace) -> int:
         )
 
     groups = session.groups(sorted({case.num_devices for case in cases}))
-    failures = measure_all(cases, groups, settings, session, accelerator, write)
+    try:
+        failures = measure_all(cases, groups, settings, session, accelerator, write)
+    except ModelingError as error:
+        # Before others end, upon which torchrun ends this process.
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        session.part()
+        return error.exit_status
     session.leave()
     if session.is_leader:
         for failure in failures:

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Measure the standard set of collectives of an Atlas 800 A3 752T DIE (grid 48 x 8 x 2).
 #
-#   run_comm_bench.sh [OUT]
+#   run_comm_bench.sh [OUT [ARGUMENT ...]]
 #
 # One node (NNODES unset or 1): groups of 16, 8, 4 and 2 dies, twelve sessions; OUT is ./hccl_bench_data by default.
 # Several nodes: start it on each with
 #   NNODES       number of nodes
 #   NODE_RANK    0 on the node that MASTER_ADDR names, 1, 2 ... on the others
 #   MASTER_ADDR  address of node 0
-#   MASTER_PORT  first of its ports that are used (29700); three more follow it
+#   MASTER_PORT  the sessions use the three ports after this one (29700)
 #   NPROC        dies of each node (16)
 # Groups of 32, 64 ... and of 384 and 768 dies, three sessions; OUT is ./hccl_bench_inter_pod_v8.5 by default.
 # QUICK=1 measures 5 sizes instead of 23. TIMEOUT_S (300) is the longest wait for a collective or another process.
-# RESUME=1 leaves out rows that OUT has already. Arguments after OUT go to generate_comm_microbench.py as they are.
+# RESUME=1 leaves out rows that OUT has already. TORCHRUN names the launcher (torchrun). Arguments after OUT go to
+# generate_comm_microbench.py as they are.
 #
 # Exit status: 0 all sessions measured all rows; 1 some did not, or no group fits; 2 a wrong request.
 set -uo pipefail
@@ -23,6 +24,14 @@ timeout_s="${TIMEOUT_S:-300}"
 failed=()
 
 wrong() { echo "error: $*" >&2; exit 2; }
+
+case "${1:-}" in
+  -h | --help)
+    sed -n '2,/^[^#]/ s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    exit 0
+    ;;
+  -*) wrong "the first argument is the directory OUT, not '$1'; what follows it goes to generate_comm_microbench.py." ;;
+esac
 
 for variable in NNODES NODE_RANK MASTER_PORT NPROC TIMEOUT_S; do
   [[ "${!variable:-0}" =~ ^[0-9]+$ ]] || wrong "$variable must be a whole number, not '${!variable}'."
@@ -101,6 +110,8 @@ out="${1:-$default_out}"
 shift || true
 extra=("$@")
 [[ "${RESUME:-0}" == 1 ]] && extra+=(--resume)
+command -v "${TORCHRUN:-torchrun}" > /dev/null ||
+  wrong "${TORCHRUN:-torchrun} is not there: pip install 'msmodeling[torch]', or name the launcher with TORCHRUN."
 mkdir -p "$out" || wrong "the directory $out cannot be made."
 
 if ((nnodes < 2)); then one_node; else several_nodes; fi

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +26,8 @@ LEADER = 0
 _dist: Any = torch.distributed
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 _START = "torchrun --nproc_per_node=16 tools/perf_data_collection/comm_bench/generate_comm_microbench.py"
+_PARTING_S = 5
+"""Longest wait for others to have heard why a run ends; one that has ended itself never says so."""
 _GRACE_S = 30
 """How much later than the watchdog the backend's own limit ends a collective: the watchdog says which one it was."""
 
@@ -149,11 +151,19 @@ class Session:
             ) from None
 
     def leave(self) -> None:
-        """End the run together: the store lives in one process, which must be the last to go."""
+        """End a run that went through: the store lives in one process, which must be the last to go."""
         self.say("leave")
         if self.is_leader:
             self.hear("leave", range(self.world_size))
         _dist.destroy_process_group()
+
+    def part(self) -> None:
+        """End a run early: once the others have heard the leader's last word, or cannot be expected to any more."""
+        with suppress(RuntimeError):
+            self.say("parting")
+            if self.is_leader:
+                keys = [f"parting/{rank}" for rank in range(self.world_size)]
+                self._store.wait(keys, timedelta(seconds=min(_PARTING_S, self.timeout_s)))
 
     @contextmanager
     def time_limit(self, what: str) -> Iterator[Callable[[], None]]:
