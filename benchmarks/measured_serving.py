@@ -131,9 +131,7 @@ def _sizes(row: Mapping[str, Any], *, dense: bool) -> dict[str, int] | str:
     if dense:
         return sizes
     if moe_tp * ep != world:
-        if world % ep:
-            return "the parallel sizes of attention and experts contradict each other"
-        moe_tp = world // ep
+        return "the parallel sizes of attention and experts contradict each other"
     return {**sizes, "moe_tp_size": moe_tp, "ep_size": ep}
 
 

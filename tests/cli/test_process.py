@@ -83,5 +83,6 @@ def test_a_terminal_of_100_columns(no_color: str, coloured: bool) -> None:
         before, _, rest = plain.partition("\x1b[")
         plain = before + rest.partition("m")[2]
     assert max(len(line) for line in plain.splitlines()) <= 100
-    assert "…" not in plain
+    # Nothing is cut; a band of errors has dots of its own.
+    assert "…" not in plain.replace("% … +", "").replace("%…+", "")
     assert "This terminal is too narrow for: source" in plain

@@ -61,7 +61,20 @@ def test_every_section_is_printed_in_plain_text(capsys: pytest.CaptureFixture[st
 
 def test_kernels_are_sorted_by_time_and_add_up(capsys: pytest.CaptureFixture[str]) -> None:
     header, *rows, total = rows_of(printed(capsys, *REQUEST), "Kernels")
-    assert header == ["kernel", "part", "category", "calls", "total", "ms", "avg", "ms", "share", "bound", "source"]
+    assert header == [
+        "kernel",
+        "part",
+        "category",
+        "calls",
+        "total",
+        "ms",
+        "avg",
+        "ms",
+        "share",
+        "bound",
+        "source",
+        "error",
+    ]
     times = [float(row[4].replace(",", "")) for row in rows]
     assert times == sorted(times, reverse=True)
     assert sum(times) == pytest.approx(float(total[2].replace(",", "")), abs=0.001 * len(times))
@@ -229,8 +242,8 @@ def test_engine_and_execution_arrive(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_time_says_how_wrong_it_may_be(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("text-generate", "Qwen/Qwen3-8B", "--device", "H100_SXM_80GB", "--num-queries", "2", "--query-length", "512")
-    assert main((*words, "--quantize-linear-action", "DISABLED")) == 0
+    words = ("text-generate", "Qwen/Qwen3-8B", "--device", "H100_SXM_80GB", "--num-queries", "2")
+    assert main((*words, "--query-length", "512", "--quantize-linear-action", "DISABLED")) == 0
     line = next(text for text in capsys.readouterr().out.splitlines() if "execution time" in text)
     assert re.search(r"execution time +[\d.,]+ \w+ \(-\d+ % … \+\d+ %\)", line), line
 

@@ -1,0 +1,186 @@
+"""The accuracy benchmark: which request a measured row is, what a group says, and that it runs on its own figures."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import accuracy, measured_a3, measured_kernels, measured_serving
+from benchmarks.accuracy_report import anchor, document, markdown
+from benchmarks.accuracy_rows import Group, Row, Summary, worst
+from benchmarks.accuracy_steps import request_of_step
+from tensor_cast import Deployment
+from tensor_cast.ops import Attention, Collective, Elementwise, GroupedMatMul, MatMul
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_errors_by_hand() -> None:
+    rows = [Row("a", 1.0, 1.1, False, -0.2, 0.2), Row("b", 1.0, 0.8, False, -0.1, 0.1), Row("c", 2.0, 2.0, False)]
+    summary = Summary.of(rows)
+    assert summary is not None
+    # Errors of +10, -20 and 0 %; 1.0 lies in 0.88 .. 1.32 but not in 0.72 .. 0.88; the third has no band.
+    assert summary.mean == pytest.approx(0.1)
+    assert (summary.median, summary.worst) == (pytest.approx(0.1), pytest.approx(0.2))
+    assert (summary.bias, summary.covered) == (0.0, 0.5)
+    assert [row.label for row in worst(rows, 2)] == ["b", "a"]
+    assert Summary.of([]) is None
+
+
+def test_fitted_rows_count_in_no_figure() -> None:
+    group = Group("g", "G", "s", [Row("a", 1.0, 5.0, True), Row("b", 1.0, 1.0, False)])
+    assert [row.label for row in group.held_out] == ["b"]
+    figures = document([group], rows=True)["g"]
+    assert figures["held_out"]["worst"] == 0.0
+    assert [row["fitted"] for row in figures["rows"]] == [True, False]
+
+
+def test_the_halves_are_about_equal_and_never_change() -> None:
+    # CRC-32 of "a" is 0xE8B7BE43, of "b" 0x71BEEFF9: both odd.
+    assert [measured_kernels.is_fitted(key) for key in ("a", "b")] == [False, False]
+    share = sum(measured_kernels.is_fitted(str(n)) for n in range(10_000)) / 10_000
+    assert share == pytest.approx(0.5, abs=0.02)
+
+
+def nvidia(**columns: object) -> tuple[object, ...]:
+    row = accuracy.Columns({"system": "h100_sxm", "backend": "vllm", "kv_dtype": "bfloat16", **columns})
+    return measured_kernels.ops_of_table(row)
+
+
+def test_a_gemm_row_is_one_product() -> None:
+    (op,) = nvidia(kernel="gemm", dtype="bfloat16", m=16, n=256, k=128)
+    assert isinstance(op, MatMul)
+    assert op.matrix_flops == 2 * 16 * 256 * 128
+    assert op.bytes == 2 * (16 * 128 + 128 * 256 + 16 * 256)
+
+
+def test_tensorrt_quantises_before_an_fp8_product() -> None:
+    ops = nvidia(kernel="gemm", dtype="fp8", m=16, n=256, k=128, backend="trtllm")
+    assert [type(op) for op in ops] == [Elementwise, Elementwise, MatMul]
+    (block,) = nvidia(kernel="gemm", dtype="fp8_block", m=16, n=256, k=128, backend="trtllm")
+    # A scale of 4 bytes for each row of 128 and each 128 x 128 of the weight.
+    assert block.bytes == 16 * 128 + 128 * 256 + 4 * (16 + 2) + 2 * 16 * 256
+
+
+def test_attention_rows_count_causal_pairs() -> None:
+    columns = {"batch": 2, "num_heads": 8, "num_kv_heads": 2, "head_dim": 128, "dtype": "bfloat16"}
+    (prefill,) = nvidia(kernel="context_attention", seq_q=100, kv_len=100, **columns)
+    (decode,) = nvidia(kernel="generation_attention", seq_q=1, kv_len=1000, **columns)
+    assert isinstance(prefill, Attention)
+    assert isinstance(decode, Attention)
+    assert prefill.pairs == 2 * 100 * 101 / 2
+    assert decode.pairs == 2 * 1000
+    assert decode.decode
+    assert decode.cache_bytes == 2 * 1000 * 2 * 2 * 128 * 2
+
+
+def test_an_expert_row_has_its_share_of_rows_and_weights() -> None:
+    columns = {"num_tokens": 64, "hidden_size": 1024, "inter_size": 512, "topk": 4, "num_experts": 16, "tp": 2, "ep": 4}
+    ops = nvidia(kernel="moe", dtype="bfloat16", distribution="balanced", kernel_source="x", **columns)
+    up, down = (op for op in ops if isinstance(op, GroupedMatMul))
+    # 64 tokens x 4 experts over 4 ranks; 4 local experts, all of them picked; 512 columns over 2 ranks, gate and up.
+    assert (up.m, up.k, up.n, up.groups, up.active_groups) == (64, 1024, 512, 4, 4)
+    assert (down.m, down.k, down.n) == (64, 256, 1024)
+
+
+def test_collectives_carry_the_whole_message() -> None:
+    (op,) = nvidia(kernel="nccl", op="alltoall", dtype="half", num_gpus=8, message_bytes=4096)
+    assert isinstance(op, Collective)
+    assert (op.kind, op.group_size, op.message_bytes) == ("all_to_all", 8, 4096)
+    row = {"op": "allGather", "message_bytes": 1000, "num_devices": 16, "measurement": "in-model profiler"}
+    (gather,) = measured_a3.collective_of_row(row)
+    assert gather.message_bytes == 16_000  # the file counts the input of one rank
+    assert isinstance(measured_a3.collective_of_row({**row, "measurement": "bench kernel"}), str)
+
+
+def test_a3_kernels_by_their_operands() -> None:
+    row = accuracy.Columns(
+        device=measured_a3.DEVICE, kernel="SwiGlu", input_shapes="16,3200", input_dtypes="DT_BF16", mean_us=5.0
+    )
+    (op,) = measured_a3.ops_of_row(row)
+    assert op.bytes == 2 * 16 * 3200 * 1.5
+    assert "output" in str(measured_a3.ops_of_row(accuracy.Columns({**row, "kernel": "Slice"})))
+    assert "scenario" in str(measured_a3.ops_of_row(accuracy.Columns({**row, "input_shapes": "(all shapes in it)"})))
+
+
+def serving_row(**changes: object) -> accuracy.Columns:
+    row = {
+        "mode": "agg", "model_path": "deepseek-ai/DeepSeek-R1", "system": "h200_sxm", "backend": "sglang", "isl": 1000,
+        "osl": 500, "gemm_quant_mode": "fp8", "batch_size": 4, "tp_size": 8, "attention_dp_size": 1, "moe_tp_size": 1,
+        "moe_ep_size": 8, "silicon_data_source": "x; silicon_concurrency=4",
+    }  # fmt: skip
+    return accuracy.Columns({**row, **changes})
+
+
+def test_a_serving_row_is_a_deployment_and_a_load() -> None:
+    config = measured_serving.configuration(serving_row())
+    assert isinstance(config, measured_serving.Configuration)
+    assert config.deployment == Deployment(
+        world_size=8, tp_size=8, dp_size=1, ep_size=8, moe_tp_size=1, quantize_linear="FP8", compile=True,
+        engine="sglang",
+    )  # fmt: skip
+    assert measured_serving.load(serving_row(), config.deployment) == measured_serving.Load(4.0, 1000.0, 500.0)
+
+
+def test_tp_times_ep_is_told_from_tp() -> None:
+    config = measured_serving.configuration(serving_row(tp_size=64, moe_tp_size=8))
+    assert isinstance(config, measured_serving.Configuration)
+    assert (config.deployment.tp_size, config.deployment.ep_size, config.deployment.moe_tp_size) == (8, 8, 1)
+
+
+def test_what_a_row_does_not_say_is_not_guessed() -> None:
+    assert "contradict" in str(measured_serving.configuration(serving_row(tp_size=2, moe_ep_size=4)))
+    assert "speculation" in str(measured_serving.configuration(serving_row(mode="disagg")))
+
+
+def test_nvfp4_leaves_attention_alone() -> None:
+    config = measured_serving.configuration(serving_row(system="b200_sxm", gemm_quant_mode="nvfp4"))
+    assert isinstance(config, measured_serving.Configuration)
+    assert (config.deployment.quantize_linear, config.deployment.quantize_non_expert_linear) == ("MXFP4", "DISABLED")
+
+
+def test_a_decode_of_images_has_them_in_its_context() -> None:
+    case = {
+        "kind": "text", "num_queries": 1, "query_len": 1, "context_length": 75, "decode": True, "image_batch_size": 1,
+        "image_height": 1080, "image_width": 1920, "world_size": 1, "tp_size": 1, "quantize_linear_action": "DISABLED",
+    }  # fmt: skip
+    request = request_of_step(case)
+    assert not isinstance(request, str)
+    # 60 x 34 tokens of 32 x 32 pixels.
+    assert request[0].context_length == 75 + 2040
+    assert isinstance(request_of_step({"kind": "video"}), str)
+
+
+def test_it_runs_on_the_projects_own_figures() -> None:
+    groups = accuracy.groups_of(accuracy.own_tables())
+    assert len(groups) == 13
+    for group in groups:
+        summary = Summary.of(group.held_out)
+        assert summary is not None, group.title
+        assert all(math.isfinite(row.predicted_s) for row in group.rows)
+        assert summary.median < 1.0, group.title
+    text = markdown(groups, plots=None, target=ROOT / "docs" / "absent.md")
+    for group in groups:
+        assert f"(#{anchor(group.title)})" in text
+        assert f"\n## {group.title}\n" in text
+
+
+def test_the_own_figures_name_their_sources() -> None:
+    for table in json.loads(accuracy.OWN_FIGURES.read_text(encoding="utf-8")).values():
+        assert table["source"]
+        assert table["rows"]
+
+
+def test_the_command_prints_each_group(tmp_path: Path) -> None:
+    target = tmp_path / "rows.json"
+    command = [sys.executable, "benchmarks/accuracy.py", "--json", str(target)]
+    printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert printed.count("\n") == 13
+    assert "GEMM, NVIDIA, bf16: n=" in printed
+    rows = json.loads(target.read_text(encoding="utf-8"))
+    assert {"label", "measured_s", "predicted_s", "fitted", "band"} == set(rows["gemm"]["rows"][0])
