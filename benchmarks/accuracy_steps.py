@@ -19,7 +19,6 @@ FEW_OTHERS = 3
 STALLED_S = 10.0
 
 # What is known of rows that are far off.
-CACHED = "so many prompts cannot have been computed: they seem to come from the prefix cache"
 NOTES = {
     "qwen3-vl-32b-prefill": "the measured time needs more than 70 % of the matrix peak with communication for nothing",
     "qwen3.5-27b-3515-prefill": "kernels of the gated delta rule are priced as ideal: no measurement of one",
@@ -93,20 +92,6 @@ def steps(cases: Iterable[Mapping[str, Any]]) -> Group:
     return group
 
 
-def _computes_too_much(config: serving.Configuration, run: serving.Load, tpot: float, ttft: float) -> bool:
-    """Whether a dense run's prompts would need over a third of the matrix peak beside the decodes."""
-    if not config.dense:
-        return False
-    from tensor_cast import load_spec
-    from tensor_cast.devices import get_device
-    from tensor_cast.models.parameters import count_parameters
-
-    peaks = get_device(config.device).matrix_flops
-    peak = peaks["fp8" if config.deployment.quantize_linear == "FP8" else "bfloat16"] * config.deployment.world_size
-    prompts_per_s = run.concurrency / (ttft + run.output * tpot)
-    return prompts_per_s * run.prompt * 2.0 * count_parameters(load_spec(config.model)).active > peak / 3.0
-
-
 def serving_groups(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
     """Rows of ``e2e_nvidia_silicon.csv``: time per output token by kind of model, and time to first token."""
     dense = Group("tpot_dense", "TPOT, NVIDIA, dense models", SERVING_SOURCE, aim="mean 14 %")
@@ -136,10 +121,7 @@ def serving_groups(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
             tpot, ttft = (np.median([row[f"silicon_{name}_ms"] for row in repeats]) * 1e-3 for name in ("tpot", "ttft"))
             fitted = is_fitted(key)
             (low, high), (first_low, first_high) = bands
-            note = CACHED if _computes_too_much(config, run, tpot, ttft) else ""
-            group.rows.append(
-                Row(key, tpot, float(time.tpot_s[index]), fitted, float(low[index]), float(high[index]), note)
-            )
+            group.rows.append(Row(key, tpot, float(time.tpot_s[index]), fitted, float(low[index]), float(high[index])))
             others = run.concurrency / (config.deployment.dp_size or 1) - 1.0
             if others > FEW_OTHERS:
                 continue
