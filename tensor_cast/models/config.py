@@ -225,6 +225,19 @@ class Config:
             self.fail(key, "a list" if length is None else f"a list of {length} entries")
         return value
 
+    def integers(self, key: str, default: list[int], *, length: int | None = None) -> tuple[int, ...]:
+        """A list of whole numbers above 0, of ``length`` entries where given; ``default`` where absent."""
+        values = self.items(key)
+        entries = f"{length} " if length is not None else ""
+        wrong = values is not None and (
+            not values
+            or len(values) != (length or len(values))
+            or any(type(value) is not int or not 1 <= value <= 2**53 for value in values)
+        )
+        if wrong:
+            self.fail(key, f"a list of {entries}whole numbers of at least 1")
+        return tuple(values or default)
+
     def indices(self, key: str, count: int) -> list[int] | None:
         """A list of whole numbers below ``count``, each the index of a layer; ``None`` where absent."""
         values = self.items(key)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tensor_cast.errors import ModelingError
 from tensor_cast.models.catalog import find
 from tensor_cast.models.config import Config
 from tensor_cast.models.diffusion.counts import matrix_flops, vae_graph, vae_parameters
@@ -47,6 +48,28 @@ def vae(model: str) -> Vae:
     assert entry.pipeline is not None
     config = entry.pipeline["vae"]
     return VAES[config["_class_name"]](Config(config, where=model))
+
+
+@pytest.mark.parametrize(
+    ("model", "key", "value", "expected"),
+    [
+        (COG, "block_out_channels", ["128"], "a list of whole numbers of at least 1"),
+        (COG, "temporal_compression_ratio", 3, "a power of two of at most 8"),
+        (COG, "temporal_compression_ratio", 0, "a whole number of at least 1"),
+        (COG, "sample_height", 1, "a whole number of at least 32"),
+        (HUNYUAN, "spatial_compression_ratio", 12, "a power of two of at most 8"),
+        (HUNYUAN, "temporal_compression_ratio", 16, "a power of two of at most 8"),
+        (HUNYUAN15, "block_out_channels", [128, 256, 512, 1024, None], "a list of whole numbers of at least 1"),
+        (HUNYUAN15, "temporal_compression_ratio", 5, "a power of two of at most 16"),
+    ],
+)
+def test_malformed_configs(model: str, key: str, value: object, expected: str) -> None:
+    entry = find(model)
+    assert entry is not None
+    assert entry.pipeline is not None
+    config = {**entry.pipeline["vae"], key: value}
+    with pytest.raises(ModelingError, match=rf"\$\.{key} is .*expected {expected}"):
+        VAES[config["_class_name"]](Config(config, where=model))
 
 
 def flops(model: Vae, run: Pass, *, decode: bool, fused: bool = False) -> float:

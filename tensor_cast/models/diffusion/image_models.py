@@ -105,7 +105,7 @@ def sd3(config: Config) -> ImageMMDiT:
     hidden, layers = heads * head_dim, config.integer("num_layers", 18)
     if config.integer("caption_projection_dim", 1152) != hidden:
         config.fail("caption_projection_dim", f"{hidden}, the width of the blocks")
-    twice = frozenset(config.items("dual_attention_layers") or ())
+    twice = frozenset(config.indices("dual_attention_layers", layers) or ())
     normed = config.text("qk_norm", "") == "rms_norm"
     kinds = [
         DoubleStreamBlock(

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from tensor_cast.layers.conv import ComponentBuild
+from tensor_cast.models.config import Config
 from tensor_cast.models.diffusion.denoiser import Latent
 from tensor_cast.quantity import Quantity, ceil_div
 
@@ -93,6 +94,18 @@ class Vae(Protocol):
 
     def encode(self, b: ComponentBuild, run: Pass) -> None:
         """Write the kernels of one run of the encoder."""
+
+
+def halvings(config: Config, key: str, default: int, *, most: int) -> int:
+    """How often a ratio of compression halves: a power of two, of at most ``most`` halvings.
+
+    Raises:
+        ModelingError: it is another number.
+    """
+    ratio = config.integer(key, default)
+    if ratio & (ratio - 1) or ratio > 2**most:
+        config.fail(key, f"a power of two of at most {2**most}, one halving between two levels of block_out_channels")
+    return ratio.bit_length() - 1
 
 
 def latent_size(vae: Vae, frames: Quantity, height: Quantity, width: Quantity) -> Latent:

@@ -19,7 +19,7 @@ from tensor_cast.layers.conv import (
 )
 from tensor_cast.models.config import Config
 from tensor_cast.models.diffusion.denoiser import Latent
-from tensor_cast.models.diffusion.vae import Pass, TileAxis, Tiling
+from tensor_cast.models.diffusion.vae import Pass, TileAxis, Tiling, halvings
 from tensor_cast.models.diffusion.vae_kl import longer
 
 
@@ -104,20 +104,23 @@ class CogVae:
 
 def cogvideox_vae(config: Config) -> CogVae:
     """An AutoencoderKLCogVideoX of its config."""
-    widths = tuple(config.items("block_out_channels") or (128, 256, 256, 512))
+    widths = config.integers("block_out_channels", [128, 256, 256, 512])
     for key in ("use_quant_conv", "use_post_quant_conv"):
         if config.boolean(key, False):
             config.fail(key, "false: nothing published has it")
-    temporal = config.number("temporal_compression_ratio", 4.0)
     side = 2 ** (len(widths) - 1)
-    height, width = config.integer("sample_height", 480) // 2, config.integer("sample_width", 720) // 2
+    # Half a sample is at least two latents, so that tiles overlap.
+    height, width = (
+        config.integer(key, default, minimum=4 * side) // 2
+        for key, default in (("sample_height", 480), ("sample_width", 720))
+    )
     return CogVae(
         in_channels=config.integer("in_channels", 3),
         out_channels=config.integer("out_channels", 3),
         latent_channels=config.integer("latent_channels", 16),
         widths=widths,
         layers=config.integer("layers_per_block", 3),
-        temporal_levels=int(temporal).bit_length() - 1,
+        temporal_levels=halvings(config, "temporal_compression_ratio", 4, most=len(widths) - 1),
         # Tiles of half the sample's sides, overlapping by 1/6 and 1/5: the class's defaults.
         tiling=Tiling(
             TileAxis(height // side, int(height // side * (1 - 1 / 6))),

@@ -17,7 +17,7 @@ from tensor_cast.layers.conv import (
 )
 from tensor_cast.models.config import Config
 from tensor_cast.models.diffusion.denoiser import Latent
-from tensor_cast.models.diffusion.vae import Pass, TileAxis, Tiling
+from tensor_cast.models.diffusion.vae import Pass, TileAxis, Tiling, halvings
 from tensor_cast.models.diffusion.vae_kl import longer
 
 
@@ -107,9 +107,9 @@ def hunyuan15_vae(config: Config) -> Hunyuan15Vae:
     for key in ("downsample_match_channel", "upsample_match_channel"):
         if not config.boolean(key, True):
             config.fail(key, "true: nothing published differs")
-    spatial = config.integer("spatial_compression_ratio", 16).bit_length() - 1
-    temporal = config.integer("temporal_compression_ratio", 4).bit_length() - 1
-    widths = tuple(config.items("block_out_channels") or (128, 256, 512, 1024, 1024))
+    widths = config.integers("block_out_channels", [128, 256, 512, 1024, 1024])
+    spatial = halvings(config, "spatial_compression_ratio", 16, most=len(widths) - 1)
+    temporal = halvings(config, "temporal_compression_ratio", 4, most=len(widths) - 1)
     if spatial != len(widths) - 1:
         config.fail("spatial_compression_ratio", f"{2 ** (len(widths) - 1)}: one halving between levels")
     # Tiles of 256 pixels, overlapping by a quarter: the class's defaults.

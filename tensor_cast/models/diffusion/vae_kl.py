@@ -23,7 +23,7 @@ from tensor_cast.layers.conv import (
 )
 from tensor_cast.models.config import Config
 from tensor_cast.models.diffusion.denoiser import Latent
-from tensor_cast.models.diffusion.vae import Pass, TileAxis, Tiling
+from tensor_cast.models.diffusion.vae import Pass, TileAxis, Tiling, halvings
 from tensor_cast.quantity import Quantity
 
 
@@ -112,7 +112,7 @@ class KlVae:
 
 def image_vae(config: Config) -> KlVae:
     """An AutoencoderKL of its config."""
-    widths = _widths(config, (64,))
+    widths = config.integers("block_out_channels", [64])
     inner = tuple(level < len(widths) - 1 for level in range(len(widths)))
     none = (False,) * len(widths)
     return KlVae(
@@ -134,10 +134,10 @@ def image_vae(config: Config) -> KlVae:
 
 def hunyuan_vae(config: Config) -> KlVae:
     """An AutoencoderKLHunyuanVideo of its config."""
-    widths = _widths(config, (128, 256, 512, 512))
+    widths = config.integers("block_out_channels", [128, 256, 512, 512])
     levels = range(len(widths))
-    spatial = config.integer("spatial_compression_ratio", 8).bit_length() - 1
-    temporal = config.integer("temporal_compression_ratio", 4).bit_length() - 1
+    spatial = halvings(config, "spatial_compression_ratio", 8, most=len(widths) - 1)
+    temporal = halvings(config, "temporal_compression_ratio", 4, most=len(widths) - 1)
     # Frames are halved at the last levels before the innermost, sizes at the first ones.
     halves_frames = tuple(len(widths) - 1 - temporal <= level < len(widths) - 1 for level in levels)
     halves_size = tuple(level < spatial for level in levels)
@@ -163,13 +163,6 @@ def hunyuan_vae(config: Config) -> KlVae:
             TileAxis(16 // 2**temporal + 1, 12 // 2**temporal),
         ),
     )
-
-
-def _widths(config: Config, default: tuple[int, ...]) -> tuple[int, ...]:
-    widths = config.items("block_out_channels") or list(default)
-    if not all(isinstance(width, int) and width > 0 for width in widths):
-        config.fail("block_out_channels", "a list of whole numbers above 0")
-    return tuple(widths)
 
 
 def _both(config: Config, first: str, second: str) -> bool:

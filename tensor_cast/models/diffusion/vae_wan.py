@@ -134,28 +134,28 @@ def wan_vae(config: Config) -> WanVae:
         config.fail("attn_scales", "an empty list: nothing published has attention there")
     base = config.integer("base_dim", 96)
     patch = config.integer("patch_size", 1)
-    levels = _levels(config)
+    multipliers = config.integers("dim_mult", [1, 2, 4, 4])
+    levels = _levels(config, len(multipliers) - 1)
     vae = WanVae(
         encoder_width=base,
         decoder_width=config.integer("decoder_base_dim", base),
         latent_channels=config.integer("z_dim", 16),
         in_channels=config.integer("in_channels", config.integer("input_channels", 3)),
         out_channels=config.integer("out_channels", 3),
-        multipliers=tuple(config.items("dim_mult") or (1, 2, 4, 4)),
+        multipliers=multipliers,
         temporal_levels=levels,
         residual_blocks=config.integer("num_res_blocks", 2),
         residual=config.boolean("is_residual", False),
         patch=patch,
     )
-    if config.integer("scale_factor_spatial", vae.spatial) != vae.spatial:
-        config.fail("scale_factor_spatial", f"{vae.spatial}, which follows from its levels and patch_size")
-    config.integer("scale_factor_temporal", vae.temporal)
+    for key, ratio in (("scale_factor_spatial", vae.spatial), ("scale_factor_temporal", vae.temporal)):
+        if config.integer(key, ratio) != ratio:
+            config.fail(key, f"{ratio}, which follows from temperal_downsample and patch_size")
     return vae
 
 
-def _levels(config: Config) -> tuple[bool, ...]:
+def _levels(config: Config, count: int) -> tuple[bool, ...]:
     levels = config.items("temperal_downsample") or [False, True, True]
-    multipliers = config.items("dim_mult") or [1, 2, 4, 4]
-    if len(levels) != len(multipliers) - 1 or not all(isinstance(level, bool) for level in levels):
-        config.fail("temperal_downsample", f"{len(multipliers) - 1} times true or false, one less than dim_mult")
+    if len(levels) != count or not all(isinstance(level, bool) for level in levels):
+        config.fail("temperal_downsample", f"{count} times true or false, one less than dim_mult")
     return tuple(levels)

@@ -176,7 +176,7 @@ class WanDenoiser:
 def wan(config: Config, *, token_timesteps: bool = False) -> WanDenoiser:
     """A WanTransformer3DModel of its config."""
     heads, head_dim = config.integer("num_attention_heads", 40), config.integer("attention_head_dim", 128)
-    patch = config.items("patch_size", 3) or [1, 2, 2]
+    frames, height, width = config.integers("patch_size", [1, 2, 2], length=3)
     added = config.optional_integer("added_kv_proj_dim")
     image_width = config.optional_integer("image_dim")
     hidden = heads * head_dim
@@ -203,7 +203,7 @@ def wan(config: Config, *, token_timesteps: bool = False) -> WanDenoiser:
         out_channels=config.integer("out_channels", in_channels),
         text_width=config.integer("text_dim", 4096),
         frequencies=config.integer("freq_dim", 256),
-        patch=Patch(*patch),
+        patch=Patch(frames, height, width),
         image_width=image_width,
         learned_positions=config.optional_integer("pos_embed_seq_len"),
         token_timesteps=token_timesteps,
