@@ -101,7 +101,7 @@ def _parse(profiles: Path, database: Path) -> tuple[float, int]:
 def _write_database(directory: Path) -> None:
     directory.mkdir()
     columns = kernel_columns("Kernel")
-    tail = "," + ",".join(["12.345000"] * (len(columns) - 9)) + "\r\n"
+    tail = "," + ",".join([*["12.345000"] * (len(columns) - 10), "8"]) + "\r\n"
     for kernel in range(KERNEL_TYPES):
         rows = (
             f'dynamic,AI_CORE,"""{row},7168;7168,{kernel}""",DT_BF16;DT_BF16,ND;ND,"""{row},{kernel}""",DT_BF16,ND,9.5'

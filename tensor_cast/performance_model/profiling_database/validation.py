@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,10 +34,11 @@ from tensor_cast.performance_model.profiling_database.shapes import (
 )
 from tensor_cast.performance_model.profiling_database.statistics import MAX_DURATION_US, duration_us
 from tensor_cast.performance_model.profiling_database.store import csv_files
-from tensor_cast.performance_model.profiling_database.table import Table, read_bytes, table_bytes
+from tensor_cast.performance_model.profiling_database.table import read_bytes
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SIDES = (KEY_COLUMNS[:3], KEY_COLUMNS[3:])
+_NEEDLESS_QUOTES = re.compile(r'(?:^|,)"[^",\r\n]*"(?=,|\r|$)', re.MULTILINE)
 _WHOLE = (PROFILE_COUNT, "message_bytes", "num_devices", "topology_tier")
 _COLLECTIVE_KEY = COMMUNICATION_COLUMNS[:4]
 _BANDWIDTH_ERROR = 0.02
@@ -117,12 +119,8 @@ def _byte_violations(path: Path, content: bytes) -> Iterator[Violation]:
 
 
 def _quote_violations(path: Path, text: str) -> Iterator[Violation]:
-    """The first line that quotes cells which need no quotes."""
-    for number, line in enumerate(text.split("\n"), start=1):
-        bare = line.removesuffix("\r")
-        if '"' in bare and table_bytes(Table(next(csv.reader([bare])), []))[:-2].decode() != bare:
-            yield Violation(path, number, "", "has quotes that are not needed")
-            return
+    if needless := _NEEDLESS_QUOTES.search(text):
+        yield Violation(path, text.count("\n", 0, needless.start()) + 1, "", "has quotes that are not needed")
 
 
 def _header_violations(path: Path, header: list[str], is_communication: bool) -> Iterator[Violation]:
