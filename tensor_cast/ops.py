@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 from tensor_cast.dtypes import dtype_bytes
-from tensor_cast.quantity import Quantity, ceil_div
+from tensor_cast.quantity import Quantity
 
 Role = Literal["activation", "weight", "cache", "index"]
 Category = Literal["FlashAttention", "MatMul", "Vector", "Comm"]
@@ -290,8 +290,3 @@ class Overlapped(Op):
     @property
     def written_bytes(self) -> Quantity:
         return sum((op.written_bytes for op in self.compute), start=0.0)
-
-
-def padded_rows(rows: Quantity, granularity: int = 16) -> Quantity:
-    """Rows that a matrix unit works through: whole fractals of ``granularity``."""
-    return ceil_div(rows, granularity) * granularity

@@ -181,6 +181,13 @@ def test_a_head_over_several_data_parallel_ranks_gives_each_its_own_logits_back(
     assert sampled.inputs[0].shape == (4.0, 32000)
 
 
+def test_a_draft_follows_only_the_last_token_of_a_sequence() -> None:
+    workload = TextWorkload(num_queries=16, query_length=3, context_length=9, decode=True, num_mtp_tokens=2)
+    kernels = price(latent(), workload).kernels
+    heads = {k.block: k.op.inputs[0].shape[0] for k in kernels if k.op.name == "matmul" and "lm_head" in k.op.part}
+    assert heads == {"head": 48.0, "mtp.first": 16.0, "mtp.next": 16.0}
+
+
 def test_a_step_that_verifies_other_tokens_than_it_drafts_says_so() -> None:
     def warnings(query_length: int) -> str:
         workload = TextWorkload(

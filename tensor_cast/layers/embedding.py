@@ -50,15 +50,15 @@ class Vocabulary:
             out = scaled
         return reduce_partial(build, out, "embedding")
 
-    def logits(self, build: Build, x: Tensor) -> Tensor:
-        """Normalised hidden states of all tokens -> the next token of each sequence (prefill) or token (decode).
+    def logits(self, build: Build, x: Tensor, *, last_only: bool) -> Tensor:
+        """Normalised hidden states of all tokens -> the token after each, or after the last of each sequence alone.
 
         A head over more ranks than ``tp`` multiplies the tokens of several data-parallel ranks; each gets its own
         logits back (vLLM-Ascend's ``lmhead_tensor_parallel_size``: all-gather before the head, all-to-all after it).
         """
         ranks, tp = build.parallel.lmhead_tp, build.tp
         own_rows = x.shape[0]
-        if not build.decode:
+        if last_only:
             own_rows = build.queries
             last = build.activation(own_rows, self.hidden)
             build.elementwise("index_select", "lm_head.last_tokens", (last,), (last,), flops_per_element=0.0)

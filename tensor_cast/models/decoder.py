@@ -77,7 +77,7 @@ def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> De
         x = _final_norm(spec, b, x, residual, "final_norm")
         if b.sequence_parallel:
             x = b.communicate("all_gather", "lm_head", x, b.tp_group, (b.tokens, spec.hidden))
-        spec.vocabulary.logits(b, x)
+        spec.vocabulary.logits(b, x, last_only=not b.decode)
     if workload.num_mtp_tokens:
         _draft(spec, b, x, workload.num_mtp_tokens)
     if workload.num_draft_tokens:
@@ -119,7 +119,7 @@ def _draft_model(spec: ModelSpec, b: Build, drafts: int) -> None:
         x = _final_norm(draft, step, x, residual, "final_norm")
         if step.sequence_parallel:
             x = step.communicate("all_gather", "lm_head", x, step.tp_group, (step.tokens, draft.hidden))
-        draft.vocabulary.logits(step, x)
+        draft.vocabulary.logits(step, x, last_only=False)
 
 
 def step_schemes(spec: ModelSpec, deployment: Deployment) -> ModuleSchemes:
@@ -145,20 +145,23 @@ def _final_norm(spec: ModelSpec, b: Build, x: Tensor, residual: Tensor, part: st
 def _draft(spec: ModelSpec, b: Build, hidden: Tensor, drafts: int) -> None:
     """Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): one module pass a drafted token.
 
-    The first pass takes all tokens that the step verified, each later one the token drafted before.
+    The first pass takes all tokens that the step verified and drafts after the last of them (as vLLM's proposer samples
+    at the last accepted token of each sequence), each later one takes the token drafted before.
     """
     if spec.mtp_layer is None:
         raise ModelingError(f"--num-mtp-tokens {drafts} is given, but {spec.name} has no multi-token-prediction layer.")
-    passes = [("mtp.first", 1, b)]
+    passes = [("mtp.first", 1, b, True)]
     if drafts > 1:
-        passes.append(("mtp.next", drafts - 1, b.with_query_length(1.0, b.cached_length + b.query_length)))
-    for name, count, step in passes:
+        passes.append(("mtp.next", drafts - 1, b.with_query_length(1.0, b.cached_length + b.query_length), False))
+    for name, count, step, last_only in passes:
         copies = min(spec.mtp_modules, drafts)
         with step.graph.block(name, count=count, weight_copies=copies, part="mtp"), step.scope("mtp"):
-            _mtp_module(spec, step, hidden.view(step.residual_tokens, spec.hidden))
+            x = _mtp_module(spec, step, hidden.view(step.residual_tokens, spec.hidden))
+            spec.vocabulary.logits(step, x, last_only=last_only)
 
 
-def _mtp_module(spec: ModelSpec, b: Build, hidden: Tensor) -> None:
+def _mtp_module(spec: ModelSpec, b: Build, hidden: Tensor) -> Tensor:
+    """(tokens, hidden) of the main model -> the hidden states that the head drafts from."""
     assert spec.mtp_layer is not None
     embedded = rms_norm(b, spec.vocabulary.embed(b), "embedding_norm", width=spec.hidden)
     normed = rms_norm(b, hidden, "hidden_norm", width=spec.hidden)
@@ -172,4 +175,4 @@ def _mtp_module(spec: ModelSpec, b: Build, hidden: Tensor) -> None:
     x = _final_norm(spec, b, x, residual, "final_norm")
     if b.sequence_parallel:
         x = b.communicate("all_gather", "lm_head", x, b.tp_group, (b.tokens, spec.hidden))
-    spec.vocabulary.logits(b, x)
+    return x

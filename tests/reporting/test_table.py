@@ -46,10 +46,10 @@ def test_shapes_make_rows_of_their_own() -> None:
     shaped = kernels(estimate, estimate.ops_by_shape, shapes=True)
     assert len(shaped.rows) > len(plain.rows)
     assert shaped.total == plain.total
-    heads = [detail for row, detail in zip(shaped.rows, shaped.details, strict=True) if row[1] == "mtp.lm_head"]
-    assert heads == [
-        "bfloat16[32,1024] bfloat16[1024,32000] -> bfloat16[32,32000]",
-        "bfloat16[16,1024] bfloat16[1024,32000] -> bfloat16[16,32000]",
+    details = [detail for row, detail in zip(shaped.rows, shaped.details, strict=True) if row[1] == "mtp.projection"]
+    assert details == [
+        "bfloat16[32,2048] bfloat16[2048,1024] -> bfloat16[32,1024]",
+        "bfloat16[16,2048] bfloat16[2048,1024] -> bfloat16[16,1024]",
     ]
 
 
