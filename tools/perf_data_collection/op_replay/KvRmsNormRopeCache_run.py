@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 if __package__ in (None, ""):
@@ -27,11 +28,24 @@ EPSILON = 1e-5
 SLOTS = 12
 
 
-def operands(row: ReplayRow, make: OperandMaker) -> tuple[torch.Tensor, ...]:
+@dataclass(frozen=True)
+class Operands:
     """kv (B, 1, S, c + r), gamma (c), cos and sin (B, 1, S, r), slot of each token, caches of r and of c.
 
     The five slots behind them (scales, offsets, v) are empty.
     """
+
+    kv: torch.Tensor
+    gamma: torch.Tensor
+    cos: torch.Tensor
+    sin: torch.Tensor
+    slots: torch.Tensor
+    k_cache: torch.Tensor
+    ckv_cache: torch.Tensor
+
+
+def operands(row: ReplayRow, make: OperandMaker) -> tuple[Operands]:
+    """The operands of a row."""
     if len(row.inputs) != SLOTS:
         raise RowError(f"The kernel has {SLOTS} inputs and the row {len(row.inputs)}: empty ones are given too.")
     index, cache = row.input(4, "index"), row.input(5, "k_cache", 4)
@@ -41,59 +55,44 @@ def operands(row: ReplayRow, make: OperandMaker) -> tuple[torch.Tensor, ...]:
     kv, gamma = make(row.input(0, "kv", 4)), make(row.input(1, "gamma", 1))
     cos, sin = make(row.input(2, "cos", 4)), make(row.input(3, "sin", 4))
     slots = make.integers(torch.arange(count) * (room // max(count, 1)), index)
-    return kv, gamma, cos, sin, slots, make(cache), make(row.input(6, "ckv_cache", 4))
+    return (Operands(kv, gamma, cos, sin, slots, make(cache), make(row.input(6, "ckv_cache", 4))),)
 
 
-def launch(
-    kv: torch.Tensor,
-    gamma: torch.Tensor,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    slots: torch.Tensor,
-    k_cache: torch.Tensor,
-    ckv_cache: torch.Tensor,
-) -> object:
+def launch(given: Operands) -> object:
     """Argument v came with op-plugin 7.3.0; left out, the call is the same before and after."""
     return npu_function("npu_kv_rmsnorm_rope_cache")(
-        kv, gamma, cos, sin, slots, k_cache, ckv_cache, epsilon=EPSILON, cache_mode="PA_BNSD", is_output_kv=True
+        given.kv,
+        given.gamma,
+        given.cos,
+        given.sin,
+        given.slots,
+        given.k_cache,
+        given.ckv_cache,
+        epsilon=EPSILON,
+        cache_mode="PA_BNSD",
+        is_output_kv=True,
     )
 
 
-def host(
-    kv: torch.Tensor,
-    gamma: torch.Tensor,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    slots: torch.Tensor,
-    k_cache: torch.Tensor,
-    ckv_cache: torch.Tensor,
-) -> tuple[torch.Tensor, ...]:
+def host(given: Operands) -> tuple[torch.Tensor, ...]:
     """Both caches with the tokens in them, the rotated part (B, 1, S, r) and the normed one (B, 1, S, c)."""
-    latent, rope = torch.split(kv, [gamma.shape[0], kv.shape[-1] - gamma.shape[0]], dim=-1)
-    normed, _ = rms_norm(latent, gamma, EPSILON)
-    rotated = interleaved_rope(rope, cos, sin)
-    for cache, new in ((k_cache, rotated), (ckv_cache, normed)):
-        cache.view(-1, cache.shape[-1]).index_copy_(0, slots, new.reshape(-1, cache.shape[-1]))
-    return k_cache, ckv_cache, rotated, normed
+    latent, rope = torch.split(given.kv, [given.gamma.shape[0], given.kv.shape[-1] - given.gamma.shape[0]], dim=-1)
+    normed, _ = rms_norm(latent, given.gamma, EPSILON)
+    rotated = interleaved_rope(rope, given.cos, given.sin)
+    for cache, new in ((given.k_cache, rotated), (given.ckv_cache, normed)):
+        cache.view(-1, cache.shape[-1]).index_copy_(0, given.slots, new.reshape(-1, cache.shape[-1]))
+    return given.k_cache, given.ckv_cache, rotated, normed
 
 
-def reference(
-    kv: torch.Tensor,
-    gamma: torch.Tensor,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    slots: torch.Tensor,
-    k_cache: torch.Tensor,
-    ckv_cache: torch.Tensor,
-) -> tuple[Array, ...]:
+def reference(given: Operands) -> tuple[Array, ...]:
     """The same."""
-    width = gamma.shape[0]
-    normed, _ = double.rms_normalised(float64(kv)[..., :width], float64(gamma), EPSILON)
-    rotated = rope_reference(kv[..., width:], cos, sin)
+    width = given.gamma.shape[0]
+    normed, _ = double.rms_normalised(float64(given.kv)[..., :width], float64(given.gamma), EPSILON)
+    rotated = rope_reference(given.kv[..., width:], given.cos, given.sin)
     caches = []
-    for cache, new in ((k_cache, rotated), (ckv_cache, normed)):
+    for cache, new in ((given.k_cache, rotated), (given.ckv_cache, normed)):
         result = float64(cache).reshape(-1, cache.shape[-1]).copy()
-        result[whole(slots)] = np.reshape(new, (-1, cache.shape[-1]))
+        result[whole(given.slots)] = np.reshape(new, (-1, cache.shape[-1]))
         caches.append(result.reshape(cache.shape))
     return caches[0], caches[1], rotated, normed
 

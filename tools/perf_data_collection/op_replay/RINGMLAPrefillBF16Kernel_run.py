@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 if __package__ in (None, ""):
@@ -26,11 +27,27 @@ MASK, PREVIOUS_OUTPUT, PREVIOUS_LSE = 5, 13, 14
 MASK_SIZE = 512
 
 
-def operands(row: ReplayRow, make: OperandMaker) -> tuple[object, ...]:
+@dataclass(frozen=True)
+class Operands:
     """Parts of query and key without and with rope, value (all T, heads, d), mask, lengths, what came before, scale.
 
     The row knows tokens and no requests, so it is replayed as one. Lengths stay on the host, as the call wants them.
     """
+
+    q_nope: torch.Tensor
+    q_rope: torch.Tensor
+    k_nope: torch.Tensor
+    k_rope: torch.Tensor
+    value: torch.Tensor
+    mask: torch.Tensor | None
+    lengths: torch.Tensor
+    before: torch.Tensor | None
+    before_lse: torch.Tensor | None
+    scale: float
+
+
+def operands(row: ReplayRow, make: OperandMaker) -> tuple[Operands]:
+    """The operands of a row."""
     names = ("q_nope", "q_rope", "k_nope", "k_rope", "value")
     parts = [row.input(slot, name, 3) for slot, name in enumerate(names)]
     before = [row.optional_input(slot) for slot in (PREVIOUS_OUTPUT, PREVIOUS_LSE)]
@@ -43,90 +60,59 @@ def operands(row: ReplayRow, make: OperandMaker) -> tuple[object, ...]:
     mask = make.place(torch.ones(MASK_SIZE, MASK_SIZE, dtype=dtype).triu(1)) if is_first else None
     lengths = torch.tensor([tokens] if is_first else [[tokens], [keys]], dtype=torch.int32)
     scale = (parts[0].shape[-1] + parts[1].shape[-1]) ** -0.5
-    made = [make(part) for part in parts]
-    return *made, mask, lengths, *(make.optional(spec) for spec in before), scale
+    q_nope, q_rope, k_nope, k_rope, value = (make(part) for part in parts)
+    output, lse = (make.optional(spec) for spec in before)
+    return (Operands(q_nope, q_rope, k_nope, k_rope, value, mask, lengths, output, lse, scale),)
 
 
-def launch(
-    q_nope: torch.Tensor,
-    q_rope: torch.Tensor,
-    k_nope: torch.Tensor,
-    k_rope: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    lengths: torch.Tensor,
-    before: torch.Tensor | None,
-    before_lse: torch.Tensor | None,
-    scale: float,
-) -> object:
+def launch(given: Operands) -> object:
     """Results go into tensors that the caller gives."""
-    tokens, heads, _ = q_nope.shape
-    is_first = before is None
+    tokens, heads, _ = given.q_nope.shape
+    is_first = given.before is None
     return npu_function("atb.npu_ring_mla")(
-        q_nope=q_nope,
-        q_rope=q_rope,
-        k_nope=k_nope,
-        k_rope=k_rope,
-        value=value,
-        mask=q_nope.new_zeros(MASK_SIZE, MASK_SIZE) if mask is None else mask,
-        seqlen=lengths,
+        q_nope=given.q_nope,
+        q_rope=given.q_rope,
+        k_nope=given.k_nope,
+        k_rope=given.k_rope,
+        value=given.value,
+        mask=given.q_nope.new_zeros(MASK_SIZE, MASK_SIZE) if given.mask is None else given.mask,
+        seqlen=given.lengths,
         head_num=heads,
-        kv_head_num=k_nope.shape[1],
-        pre_out=before,
-        prev_lse=before_lse,
-        qk_scale=scale,
+        kv_head_num=given.k_nope.shape[1],
+        pre_out=given.before,
+        prev_lse=given.before_lse,
+        qk_scale=given.scale,
         kernel_type="kernel_type_high_precision",
         mask_type="mask_type_triu" if is_first else "no_mask",
         input_layout="type_bsnd",
         calc_type="calc_type_first_ring" if is_first else "calc_type_default",
-        output=q_nope.new_empty(tokens, heads, value.shape[-1]),
-        softmax_lse=q_nope.new_empty(heads, tokens, dtype=torch.float32),
+        output=given.q_nope.new_empty(tokens, heads, given.value.shape[-1]),
+        softmax_lse=given.q_nope.new_empty(heads, tokens, dtype=torch.float32),
     )
 
 
-def host(
-    q_nope: torch.Tensor,
-    q_rope: torch.Tensor,
-    k_nope: torch.Tensor,
-    k_rope: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    lengths: torch.Tensor,
-    before: torch.Tensor | None,
-    before_lse: torch.Tensor | None,
-    scale: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
+def host(given: Operands) -> tuple[torch.Tensor, torch.Tensor]:
     """The output (T, heads, d) and the log of the softmax's sum (heads, T)."""
-    query, key = torch.cat((q_nope, q_rope), dim=-1), torch.cat((k_nope, k_rope), dim=-1)
-    output, lse = attend_with_sum(query, key, value, scale, is_causal=before is None)
-    if before is None or before_lse is None:
+    query, key = torch.cat((given.q_nope, given.q_rope), dim=-1), torch.cat((given.k_nope, given.k_rope), dim=-1)
+    output, lse = attend_with_sum(query, key, given.value, given.scale, is_causal=given.before is None)
+    if given.before is None or given.before_lse is None:
         return output, lse.T.contiguous()
-    old = before_lse.T
+    old = given.before_lse.T
     total = torch.logaddexp(old, lse)
-    merged = before.float() * (old - total).exp().unsqueeze(-1) + output.float() * (lse - total).exp().unsqueeze(-1)
+    old_share, new_share = ((part - total).exp().unsqueeze(-1) for part in (old, lse))
+    merged = given.before.float() * old_share + output.float() * new_share
     return merged.to(output.dtype), total.T.contiguous()
 
 
-def reference(
-    q_nope: torch.Tensor,
-    q_rope: torch.Tensor,
-    k_nope: torch.Tensor,
-    k_rope: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    lengths: torch.Tensor,
-    before: torch.Tensor | None,
-    before_lse: torch.Tensor | None,
-    scale: float,
-) -> tuple[Array, Array]:
+def reference(given: Operands) -> tuple[Array, Array]:
     """The same; a merge weighs both outputs by their sums of exponentials."""
-    query = np.concatenate((float64(q_nope), float64(q_rope)), axis=-1)
-    key = np.concatenate((float64(k_nope), float64(k_rope)), axis=-1)
-    output, lse = attended(query, key, float64(value), scale, is_causal=before is None)
-    if before is None or before_lse is None:
+    query = np.concatenate((float64(given.q_nope), float64(given.q_rope)), axis=-1)
+    key = np.concatenate((float64(given.k_nope), float64(given.k_rope)), axis=-1)
+    output, lse = attended(query, key, float64(given.value), given.scale, is_causal=given.before is None)
+    if given.before is None or given.before_lse is None:
         return output, lse.T
-    old, new = np.exp(float64(before_lse).T), np.exp(lse)
-    merged = (float64(before) * old[..., None] + output * new[..., None]) / (old + new)[..., None]
+    old, new = np.exp(float64(given.before_lse).T), np.exp(lse)
+    merged = (float64(given.before) * old[..., None] + output * new[..., None]) / (old + new)[..., None]
     return merged, np.log(old + new).T
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 if __package__ in (None, ""):
@@ -25,8 +26,22 @@ EPSILON = 1e-6
 CACHE_ROWS = 2048
 
 
-def operands(row: ReplayRow, make: OperandMaker) -> tuple[object, ...]:
+@dataclass(frozen=True)
+class Operands:
     """x (T, q + 2kv), cos and sin side by side (rows, r), positions (T), both norm weights, sizes of q, kv, head."""
+
+    x: torch.Tensor
+    table: torch.Tensor
+    positions: torch.Tensor
+    q_weight: torch.Tensor
+    k_weight: torch.Tensor
+    q_size: int
+    kv_size: int
+    head: int
+
+
+def operands(row: ReplayRow, make: OperandMaker) -> tuple[Operands]:
+    """The operands of a row."""
     x, cache = row.input(0, "input", 2), row.input(1, "cos_sin_cache", 1, 2)
     q_size, kv_size = row.output(0, "q", 2).shape[1], row.output(1, "k", 2).shape[1]
     tokens, width = x.shape
@@ -40,82 +55,58 @@ def operands(row: ReplayRow, make: OperandMaker) -> tuple[object, ...]:
     rows = cache.shape[0] if len(cache.shape) == 2 else max(tokens, CACHE_ROWS)
     table = make.place(make.filled((rows, rope), given.dtype))
     positions = make.place(torch.arange(tokens) % rows)
-    weights = [make.place(make.filled((head,), given.dtype)) for _ in range(2)]
-    return given, table, positions, *weights, q_size, kv_size, head
+    q_weight, k_weight = (make.place(make.filled((head,), given.dtype)) for _ in range(2))
+    return (Operands(given, table, positions, q_weight, k_weight, q_size, kv_size, head),)
 
 
-def launch(
-    x: torch.Tensor,
-    table: torch.Tensor,
-    positions: torch.Tensor,
-    q_weight: torch.Tensor,
-    k_weight: torch.Tensor,
-    q_size: int,
-    kv_size: int,
-    head: int,
-) -> object:
+def launch(given: Operands) -> object:
     """vLLM-Ascend 0.13 took the sines and cosines of each token, later releases the whole table and positions."""
     function = custom_function("vllm", "qkv_rmsnorm_rope")
     if "cos_sin_cache" in argument_names(function):
-        angles = {"cos_sin_cache": table, "positions": positions}
+        angles = {"cos_sin_cache": given.table, "positions": given.positions}
     else:
-        cos, sin = (half.contiguous() for half in table[: x.shape[0]].chunk(2, dim=-1))
+        cos, sin = (half.contiguous() for half in given.table[: given.x.shape[0]].chunk(2, dim=-1))
         angles = {"sin": sin, "cos": cos}
     return function(
-        input=x,
+        input=given.x,
         **angles,
-        q_weight=q_weight,
-        k_weight=k_weight,
-        q_hidden_size=q_size,
-        kv_hidden_size=kv_size,
-        head_dim=head,
+        q_weight=given.q_weight,
+        k_weight=given.k_weight,
+        q_hidden_size=given.q_size,
+        kv_hidden_size=given.kv_size,
+        head_dim=given.head,
         eps=EPSILON,
     )
 
 
-def host(
-    x: torch.Tensor,
-    table: torch.Tensor,
-    positions: torch.Tensor,
-    q_weight: torch.Tensor,
-    k_weight: torch.Tensor,
-    q_size: int,
-    kv_size: int,
-    head: int,
-) -> tuple[torch.Tensor, ...]:
+def host(given: Operands) -> tuple[torch.Tensor, ...]:
     """Query (T, q), key and value (T, kv)."""
-    query, key, value = torch.split(x, [q_size, kv_size, kv_size], dim=-1)
-    rope = table.shape[-1]
-    cos, sin = (torch.cat((half, half), dim=-1).unsqueeze(1) for half in table[positions].chunk(2, dim=-1))
+    query, key, value = torch.split(given.x, [given.q_size, given.kv_size, given.kv_size], dim=-1)
+    rope = given.table.shape[-1]
+    cos, sin = (torch.cat((half, half), dim=-1).unsqueeze(1) for half in given.table[given.positions].chunk(2, dim=-1))
     results = []
-    for part, weight in ((query, q_weight), (key, k_weight)):
-        normed, _ = rms_norm(part.reshape(part.shape[0], -1, head), weight, EPSILON)
+    for part, weight in ((query, given.q_weight), (key, given.k_weight)):
+        normed, _ = rms_norm(part.reshape(part.shape[0], -1, given.head), weight, EPSILON)
         rotated = torch.cat((rotate(normed[..., :rope], cos, sin), normed[..., rope:]), dim=-1)
         results.append(rotated.flatten(1))
     return results[0], results[1], value.contiguous()
 
 
-def reference(
-    x: torch.Tensor,
-    table: torch.Tensor,
-    positions: torch.Tensor,
-    q_weight: torch.Tensor,
-    k_weight: torch.Tensor,
-    q_size: int,
-    kv_size: int,
-    head: int,
-) -> tuple[Array, ...]:
+def reference(given: Operands) -> tuple[Array, ...]:
     """The same, pair by pair."""
-    wide, angles = float64(x), float64(table)[whole(positions)]
-    half = table.shape[-1] // 2
+    wide, angles = float64(given.x), float64(given.table)[whole(given.positions)]
+    half = given.table.shape[-1] // 2
     cos, sin = angles[:, None, :half], angles[:, None, half:]
     results = []
-    for part, weight in ((wide[:, :q_size], q_weight), (wide[:, q_size : q_size + kv_size], k_weight)):
-        normed, _ = double.rms_normalised(part.reshape(len(part), -1, head), float64(weight), EPSILON)
+    for part, weight in (
+        (wide[:, : given.q_size], given.q_weight),
+        (wide[:, given.q_size : given.q_size + given.kv_size], given.k_weight),
+    ):
+        normed, _ = double.rms_normalised(part.reshape(len(part), -1, given.head), float64(weight), EPSILON)
         first, second = normed[..., :half].copy(), normed[..., half : 2 * half].copy()
         normed[..., :half], normed[..., half : 2 * half] = first * cos - second * sin, second * cos + first * sin
         results.append(normed.reshape(len(part), -1))
-    return results[0], results[1], wide[:, q_size + kv_size :]
+    return results[0], results[1], wide[:, given.q_size + given.kv_size :]
 
 
 KERNEL = Kernel(
