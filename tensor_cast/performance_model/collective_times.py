@@ -22,6 +22,7 @@ from tensor_cast.performance_model.collective_measurements import (
 from tensor_cast.performance_model.collectives import collective_time, levels_of_group
 from tensor_cast.performance_model.profiling_database.communication import COMMUNICATION_FILES
 from tensor_cast.performance_model.profiling_database.paths import DATA_DIRECTORY, communication_directories
+from tensor_cast.performance_model.profiling_database.table import read_failure
 from tensor_cast.performance_model.roofline import KernelTime
 from tensor_cast.quantity import Quantity
 
@@ -164,8 +165,15 @@ def communication_directory(database: Path) -> Path | None:
 
 
 def has_collectives(directory: Path) -> bool:
-    """Whether any ``hcom_*.csv`` that is understood lies directly in ``directory``."""
-    return any((directory / name).is_file() for name in COMMUNICATION_FILES.values())
+    """Whether any ``hcom_*.csv`` that is understood lies directly in ``directory``.
+
+    Raises:
+        ModelingError: the directory may not be looked into.
+    """
+    try:
+        return any((directory / name).is_file() for name in COMMUNICATION_FILES.values())
+    except OSError as error:
+        raise read_failure(directory, error) from None
 
 
 def _newest(folder: Path) -> Path | None:

@@ -146,6 +146,15 @@ def test_a_directory_of_collectives_is_its_own(tmp_path: Path) -> None:
     assert communication_directory(tmp_path / "none") is None
 
 
+def test_a_directory_that_may_not_be_looked_into_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    with pytest.raises(ModelingError, match="cannot be read: there is no permission"):
+        communication_directory(tmp_path)
+
+
 def test_a_database_has_its_collectives_beside_it(tmp_path: Path) -> None:
     database = tmp_path / "vllm_ascend" / "vllm0.15.0_torch2.9.0_cann8.5.0"
     database.mkdir(parents=True)

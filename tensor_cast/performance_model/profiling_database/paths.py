@@ -53,10 +53,15 @@ def database_directory(
     A lone ``vllm_version`` that spells the whole stack (``vllm0.15.0_torch2.9.0_cann8.5``) is the directory's name.
 
     Raises:
-        ModelingError: a part is neither given nor found.
+        ModelingError: a part is neither given nor found, or given twice.
     """
     root = data_directory / device / "vllm_ascend"
-    if vllm_version and not torch_version and not cann_version and _WHOLE_VERSION.fullmatch(vllm_version):
+    if vllm_version and _WHOLE_VERSION.fullmatch(vllm_version):
+        if torch_version or cann_version:
+            raise ModelingError(
+                f"--vllm-version {vllm_version} names the whole stack: leave out --torch-version and --cann-version, "
+                "or give the version of vLLM-Ascend alone."
+            )
         return root / vllm_version
     given = {"vLLM-Ascend": vllm_version, "PyTorch": torch_version, "CANN": cann_version}
     found = {**detected_versions([part for part, version in given.items() if not version])}

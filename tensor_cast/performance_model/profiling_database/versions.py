@@ -30,7 +30,9 @@ _BELOW_HOME = (
     "x86_64-linux",
 )
 _VERSION_FILES = ("ascend_toolkit_install.info", "version.info")
-_VERSION_LINE = re.compile(r"^\s*(?:package_)?version\s*[=:]\s*\[?\s*([^\s\]]+)", re.IGNORECASE | re.MULTILINE)
+_VERSION_LINE = re.compile(
+    r"""^\s*(?:package_)?version\s*[=:][\s\["']*([a-z0-9]+(?:[._+-][a-z0-9]+)*)""", re.IGNORECASE | re.MULTILINE
+)
 
 
 def detected_versions(parts: Iterable[str], environment: Mapping[str, str] = os.environ) -> dict[str, str]:

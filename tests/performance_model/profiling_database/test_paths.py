@@ -35,6 +35,12 @@ def test_a_whole_directory_name_is_taken_verbatim() -> None:
     assert database_directory(DEVICE, name, data_directory=Path("/data")).name == name
 
 
+@pytest.mark.parametrize("others", [("2.9.0", None), (None, "8.5"), ("2.9.0", "8.5")])
+def test_a_whole_directory_name_takes_no_other_version(others: tuple[str | None, str | None]) -> None:
+    with pytest.raises(ModelingError, match="names the whole stack: leave out --torch-version and --cann-version"):
+        database_directory(DEVICE, "vllm0.18.0_torch2.9.0_cann8.5", *others)
+
+
 def test_missing_versions_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 

@@ -22,6 +22,8 @@ from tensor_cast.performance_model.profiling_database.versions import (
         ("ascend_toolkit_install.info", "package_name=Ascend-cann-toolkit\nversion=8.5.0\n"),
         ("version.info", "package_version: 8.5.0\n"),
         ("latest/version.info", "Version=[8.5.0]\n"),
+        ("version.info", 'version="8.5.0"\n'),
+        ("version.info", "version=[8.5.0:CANN-8.5]\n"),
         ("aarch64-linux/ascend_toolkit_install.info", "version = 8.5.0\ninnerversion=V100\n"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,21 @@ def test_torch_npu_copies_are_not_counted_twice(tmp_path: Path) -> None:
     assert profile_files(tmp_path) == ([details, other], [copy])
     # The copy itself may still be asked for.
     assert profile_files(copy.parent) == ([copy], [])
+
+
+def test_a_directory_that_may_not_be_looked_into_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touch(tmp_path, "kernel_details.csv", "private/kernel_details.csv")
+    real = os.scandir
+
+    def refuse(path: str) -> Iterator[os.DirEntry[str]]:
+        if str(path).endswith("private"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(ModelingError, match=r"private cannot be read: there is no permission") as failure:
+        profile_files(tmp_path)
+    assert failure.value.exit_status == 1
 
 
 def test_nothing_to_parse(tmp_path: Path) -> None:

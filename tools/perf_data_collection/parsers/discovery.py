@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tensor_cast.errors import ModelingError
+from tensor_cast.performance_model.profiling_database.table import read_failure
 
 _TORCH_NPU_OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
@@ -17,13 +19,16 @@ def profile_files(path: Path) -> tuple[list[Path], list[Path]]:
     lies in a ``PROF_*`` directory beside ``ASCEND_PROFILER_OUTPUT``: taking both would count every kernel twice.
 
     Raises:
-        ModelingError: the path does not exist, or a directory holds no such file.
+        ModelingError: the path does not exist or cannot be read, or a directory holds no such file.
     """
-    if path.is_file():
-        return [path], []
-    if not path.is_dir():
-        raise ModelingError(f"The profiling path {path} does not exist.")
-    tables = sorted(file for file in path.rglob("*.csv") if file.is_file())
+    try:
+        if path.is_file():
+            return [path], []
+        if not path.is_dir():
+            raise ModelingError(f"The profiling path {path} does not exist.")
+        tables = _tables_below(path)
+    except OSError as error:
+        raise read_failure(Path(error.filename or path), error) from None
     details = [file for file in tables if "kernel_details" in file.stem.lower()]
     summaries = [file for file in tables if file.stem.lower().startswith("op_summary")]
     if not details and not summaries:
@@ -34,3 +39,14 @@ def profile_files(path: Path) -> tuple[list[Path], list[Path]]:
     copied = {file.parent.parent for file in details if file.parent.name == _TORCH_NPU_OUTPUT}
     left_out = [file for file in summaries if not copied.isdisjoint(file.parents)]
     return sorted({*details, *summaries} - set(left_out)), left_out
+
+
+def _tables_below(directory: Path) -> list[Path]:
+    """The CSV files below a directory, sorted; raises ``OSError`` for a directory that cannot be looked into."""
+
+    def stop(error: OSError) -> None:
+        raise error
+
+    folders = os.walk(directory, onerror=stop)
+    files = (Path(folder, name) for folder, _, names in folders for name in names if name.endswith(".csv"))
+    return sorted(file for file in files if file.is_file())
