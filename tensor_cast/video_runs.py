@@ -52,7 +52,7 @@ def text_runs(pipeline: Pipeline, workload: VideoWorkload, deployment: VideoDepl
         _run(
             "text",
             name,
-            encoder.graph(prompts, workload.seq_len, dtype=deployment.dtype, fused=deployment.compile),
+            encoder.graph(prompts, pipeline.prompt_tokens(workload), dtype=deployment.dtype, fused=deployment.compile),
             1.0,
             pricer,
         )
@@ -145,16 +145,12 @@ def _solver_graph(
 
 
 def vae_runs(pipeline: Pipeline, workload: VideoWorkload, deployment: VideoDeployment, pricer: Pricer) -> list[Run]:
-    """Encoding of given images, where the pipeline takes any, and decoding of the result."""
+    """Encoding of what is given, where the pipeline takes anything, and decoding of the result."""
     vae = pipeline.vae
     if vae is None:
         return []
-    latent = pipeline.latent(workload)
-    passes: list[tuple[bool, Latent, float]] = [(True, latent, 1.0)]
-    if pipeline.encodes_video:
-        passes.insert(0, (False, latent, 1.0))
-    if pipeline.references:
-        passes.insert(0, (False, pipeline.reference_latent(workload), float(workload.reference_images or 1)))
+    passes = [(False, latent, count) for latent, count in pipeline.given_latents(workload)]
+    passes.append((True, pipeline.latent(workload), 1.0))
     return [
         run
         for decode, size, count in passes

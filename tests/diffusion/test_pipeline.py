@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 
 from tensor_cast.errors import ModelingError
 from tensor_cast.models.catalog import find
+from tensor_cast.models.diffusion.denoiser import Latent, Patch
 from tensor_cast.models.diffusion.facts import pipeline_facts, video_tokens
 from tensor_cast.models.diffusion.pipeline import Pipeline
 from tensor_cast.models.diffusion.reader import load_pipeline, makes_video, pipeline_ids
+from tensor_cast.models.diffusion.wan import WanDenoiser
 from tensor_cast.video_workload import VideoWorkload
 
 WAN = "Wan-AI/Wan2.2-T2V-A14B-Diffusers"
@@ -33,7 +36,7 @@ def workload(height: Any, width: Any, frames: Any = 1, **more: Any) -> VideoWork
         ("Wan-AI/Wan2.2-TI2V-5B-Diffusers", (704, 1280, 121), 31 * 22 * 40),
         ("hunyuanvideo-community/HunyuanVideo", (720, 1280, 129), 33 * 45 * 80),
         ("hunyuanvideo-community/HunyuanVideo", (544, 960, 129), 33 * 34 * 60),
-        ("THUDM/CogVideoX-5b", (480, 720, 49), 13 * 30 * 45),
+        ("THUDM/CogVideoX-5b", (480, 720, 49), 17_776 - 226),
         ("Qwen/Qwen-Image", (1328, 1328, 1), 83 * 83),
         ("black-forest-labs/FLUX.1-dev", (1024, 1024, 1), 64 * 64),
         ("stabilityai/stable-diffusion-3.5-large", (1024, 1024, 1), 64 * 64),
@@ -41,6 +44,23 @@ def workload(height: Any, width: Any, frames: Any = 1, **more: Any) -> VideoWork
 )
 def test_tokens(model: str, size: tuple[int, int, int], tokens: int) -> None:
     assert load_pipeline(model).video_tokens(workload(*size)) == tokens
+
+
+def test_video_and_text_of_cogvideox_are_one_sequence() -> None:
+    # 13 x 30 x 45 video tokens and 226 of text.
+    tokens = video_tokens(load_pipeline("THUDM/CogVideoX-5b"), workload(480, 720, 49, seq_len=226), 1)
+    assert tokens.video + tokens.text == 17_776
+
+
+def test_tokens_under_another_compression() -> None:
+    # LTX-Video's VAE folds 8 frames and 32 x 32 pixels into a position, each a token: 21 x 16 x 22 of 161 x 512 x 704.
+    pipeline = load_pipeline("Wan-AI/Wan2.1-T2V-1.3B-Diffusers")
+    assert isinstance(pipeline.denoiser, WanDenoiser)
+    denoiser = replace(pipeline.denoiser, patch=Patch(1, 1, 1))
+    other = replace(pipeline, temporal=8, spatial=32, denoisers=(("transformer", denoiser),))
+    assert other.video_tokens(workload(512, 704, 161)) == 7_392
+    with pytest.raises(ModelingError, match="frame_num 160 is not 8k \\+ 1: the nearest are 153 and 161"):
+        other.check(workload(512, 704, 160))
 
 
 def test_tokens_of_a_sweep() -> None:
@@ -58,12 +78,52 @@ def test_image_tokens_stand_beside_the_text() -> None:
 
 
 def test_a_given_image_of_qwen_image_edit_takes_its_own_tokens() -> None:
-    # 1024 x 1024 stays as it is: 64 x 64 tokens beside the output's own.
+    # 1024 x 1024 stays as it is: 64 x 64 tokens beside the output's own, and 37 x 37 of 28 pixels a side in the prompt.
     pipeline = load_pipeline("Qwen/Qwen-Image-Edit")
     tokens = video_tokens(pipeline, workload(1024, 1024), 1)
-    assert (tokens.video, tokens.per_rank) == (4_096, 8_192)
+    assert (tokens.video, tokens.text, tokens.per_rank) == (4_096, 64 + 37 * 37, 8_192)
     twice = video_tokens(pipeline, workload(1024, 1024, reference_images=2), 8)
-    assert twice.per_rank == 3 * 4_096 / 8
+    assert (twice.text, twice.per_rank) == (64 + 2 * 37 * 37, 3 * 4_096 / 8)
+    # 512 x 1024 pixels are edited at 736 x 1440 (724 x 1448 in multiples of 32): 46 x 90 tokens, 26 x 51 in the prompt.
+    wide = video_tokens(pipeline, workload(512, 1024), 1)
+    assert (wide.video, wide.text, wide.per_rank) == (32 * 64, 64 + 26 * 51, 32 * 64 + 46 * 90)
+
+
+@pytest.mark.parametrize("version", ["2509", "2511"])
+def test_later_editing_models_see_smaller_images_in_the_prompt(version: str) -> None:
+    # 384 x 384 pixels are 14 x 14 tokens of 28 pixels a side.
+    tokens = video_tokens(load_pipeline(f"Qwen/Qwen-Image-Edit-{version}"), workload(1024, 1024, reference_images=3), 1)
+    assert (tokens.text, tokens.per_rank) == (64 + 3 * 14 * 14, 4 * 4_096)
+
+
+def test_the_vision_tower_is_said_not_to_be_priced() -> None:
+    assert "vision tower" in load_pipeline("Qwen/Qwen-Image-Edit").notes[0]
+    assert load_pipeline("Qwen/Qwen-Image").notes == ()
+
+
+@pytest.mark.parametrize("model", ["stable-diffusion-3-medium-diffusers", "stable-diffusion-3.5-large"])
+def test_clip_tokens_stand_before_those_of_t5(model: str) -> None:
+    tokens = video_tokens(load_pipeline(f"stabilityai/{model}"), workload(1024, 1024, seq_len=256), 1)
+    assert tokens.text == 77 + 256
+
+
+@pytest.mark.parametrize(
+    ("model", "given"),
+    [
+        # Wan encodes the given frame in a blank video of all frames, CogVideoX alone, TI2V-5B (of text here) nothing.
+        ("Wan-AI/Wan2.2-I2V-A14B-Diffusers", [(Latent(3.0, 60.0, 90.0), 1.0)]),
+        ("THUDM/CogVideoX-5b-I2V", [(Latent(1.0, 60.0, 90.0), 1.0)]),
+        ("Wan-AI/Wan2.2-TI2V-5B-Diffusers", []),
+        ("THUDM/CogVideoX-5b", []),
+    ],
+)
+def test_what_is_given_goes_through_the_vae(model: str, given: list[tuple[Latent, float]]) -> None:
+    assert load_pipeline(model).given_latents(workload(480, 720, 9)) == given
+
+
+def test_a_directory_of_wan_22_5b_that_takes_an_image_encodes_it_alone(tmp_path: Path) -> None:
+    directory = write(tmp_path, model_index={"_class_name": "WanImageToVideoPipeline", "expand_timesteps": True})
+    assert load_pipeline(str(directory)).encodes == "image"
 
 
 def test_tokens_that_ulysses_does_not_divide_are_padded() -> None:

@@ -17,7 +17,10 @@ _WEIGHT_BYTES = 2.0
 
 @dataclass(frozen=True)
 class VideoTokens:
-    """Tokens of one sample: of the output, beside it (text, images), and of the output on one rank, padded."""
+    """Tokens of one sample: of the output, of text and other conditions beside it, and those of the output on one rank.
+
+    ``per_rank`` is padded, and counts the latents of given images too, which stand among the output's.
+    """
 
     video: Quantity
     text: Quantity
@@ -25,11 +28,11 @@ class VideoTokens:
 
 
 def video_tokens(pipeline: Pipeline, workload: VideoWorkload, ranks: int) -> VideoTokens:
-    """Tokens of one sample; given images stand among those of a rank."""
+    """Tokens of one sample."""
     own = pipeline.video_tokens(workload)
     return VideoTokens(
         video=own,
-        text=pipeline.denoiser.condition_tokens(workload.seq_len),
+        text=pipeline.denoiser.condition_tokens(pipeline.prompt_tokens(workload)),
         per_rank=ceil_div(own + pipeline.reference_tokens(workload), ranks),
     )
 

@@ -18,18 +18,24 @@ MLP_RATIO = 4
 # FluxPipeline and QwenImagePipeline pack 2 x 2 latent positions into a token's channels before the transformer.
 PACKED = Patch(1, 2, 2)
 RMS_NORM_FLOPS = 4.0
+# StableDiffusion3Pipeline puts CLIP's tokens, always padded, before T5's.
+CLIP_TOKENS = 77
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageMMDiT(MMDiT):
     """Time, and where given pooled text and guidance, modulate; text enters by one projection.
 
-    ``text_norm``: an RMSNorm before that projection (Qwen-Image).
+    ``text_norm``: an RMSNorm before that projection (Qwen-Image). ``clip_tokens`` stand before the text's.
     """
 
     pooled_width: int | None = None
     guidance: bool = False
     text_norm: bool = False
+    clip_tokens: int = 0
+
+    def condition_tokens(self, text: Quantity) -> Quantity:
+        return text + float(self.clip_tokens)
 
     def time_embedding(self, b: DenoiserBuild) -> Tensor:
         n = self.hidden
@@ -42,7 +48,7 @@ class ImageMMDiT(MMDiT):
         return embedding_sum(b, parts)
 
     def embed_text(self, b: DenoiserBuild, text: Quantity) -> Tensor:
-        states = b.hidden(b.tokens(text).local, self.text_width)
+        states = b.hidden(b.tokens(self.condition_tokens(text)).local, self.text_width)
         if self.text_norm:
             normed = b.activation(*states.shape)
             gamma = b.weight("text_norm.weight", (self.text_width,))
@@ -128,4 +134,5 @@ def sd3(config: Config) -> ImageMMDiT:
         text_width=config.integer("joint_attention_dim", 4096),
         patch=Patch(1, side, side),
         pooled_width=config.integer("pooled_projection_dim", 2048),
+        clip_tokens=CLIP_TOKENS,
     )

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from tensor_cast.errors import ModelingError
 from tensor_cast.models.diffusion.denoiser import Denoiser, DenoiserInput, Latent, Patch
+from tensor_cast.models.diffusion.references import References
 from tensor_cast.models.diffusion.text_encoders import TextEncoder
 from tensor_cast.models.diffusion.vae import Vae
 from tensor_cast.quantity import Quantity
 from tensor_cast.video_workload import VideoWorkload
-
-# QwenImageEditPipeline brings a given image to this area, its sides to multiples of 32, before the VAE.
-REFERENCE_AREA = 1024 * 1024
-REFERENCE_MULTIPLE = 32
 
 
 @dataclass(frozen=True)
 class Pipeline:
     """``denoisers``: one, or the one of high and that of low noise, split at ``boundary_ratio`` of the time.
 
-    ``temporal`` and ``spatial`` are the VAE's factors of compression. ``encodes_video`` says that a given image goes
-    through the VAE as a video of all frames, ``references`` that given images stand beside the output's tokens.
-    ``unpriced`` names components that are known to exist but not what they cost.
+    ``temporal`` and ``spatial`` are the VAE's factors of compression. ``encodes`` says how a first frame that is given
+    goes through the VAE, if at all: alone, or as a ``video`` of all frames, the others blank. ``references``: images to
+    edit are given. ``unpriced`` names components that are known to exist but not what they cost.
     """
 
     name: str
@@ -37,8 +35,8 @@ class Pipeline:
     makes_video: bool
     boundary_ratio: float | None = None
     flow_shift: float | None = None
-    encodes_video: bool = False
-    references: bool = False
+    encodes: Literal["image", "video"] | None = None
+    references: References | None = None
     origin: str = ""
     unpriced: tuple[str, ...] = ()
     ignored_keys: tuple[str, ...] = ()
@@ -59,23 +57,35 @@ class Pipeline:
         frames = (workload.frame_num - 1.0) / self.temporal + 1.0
         return Latent(frames, workload.height / self.spatial, workload.width / self.spatial)
 
-    def reference_latent(self, workload: VideoWorkload) -> Latent:
-        """Size of a given image's latent: as much area as the model edits at, in the output's shape."""
-        ratio = workload.width / workload.height
-        width = np.sqrt(REFERENCE_AREA * ratio)
-        sides = (np.rint(side / REFERENCE_MULTIPLE) * REFERENCE_MULTIPLE for side in (width / ratio, width))
-        height, width = sides
-        return Latent(1.0, height / self.spatial, width / self.spatial)
+    def given_latents(self, workload: VideoWorkload) -> list[tuple[Latent, float]]:
+        """Sizes of what is given and goes through the VAE, each with how many there are."""
+        found = []
+        if self.encodes is not None:
+            whole = self.latent(workload)
+            found.append((whole if self.encodes == "video" else replace(whole, frames=1.0), 1.0))
+        if self.references is not None:
+            found.append((self._reference_latent(self.references, workload), self.references.count(workload)))
+        return found
 
     def reference_tokens(self, workload: VideoWorkload) -> Quantity:
-        """Tokens of given images."""
-        if not self.references:
+        """Tokens of given images beside the output's."""
+        if self.references is None:
             return 0.0
-        return (workload.reference_images or 1) * self.patch.tokens(self.reference_latent(workload))
+        latent = self._reference_latent(self.references, workload)
+        return self.references.count(workload) * self.patch.tokens(latent)
+
+    def _reference_latent(self, references: References, workload: VideoWorkload) -> Latent:
+        height, width = references.latent_size(workload)
+        return Latent(1.0, height / self.spatial, width / self.spatial)
+
+    def prompt_tokens(self, workload: VideoWorkload) -> Quantity:
+        """Tokens of a prompt as it is encoded: the text, and given images."""
+        images = 0.0 if self.references is None else self.references.prompt_tokens(workload)
+        return workload.seq_len + images
 
     def denoiser_input(self, workload: VideoWorkload) -> DenoiserInput:
         """What one forward takes."""
-        return DenoiserInput(self.latent(workload), workload.seq_len, self.reference_tokens(workload))
+        return DenoiserInput(self.latent(workload), self.prompt_tokens(workload), self.reference_tokens(workload))
 
     def video_tokens(self, workload: VideoWorkload) -> Quantity:
         """Tokens of the output, of one sample."""
@@ -92,7 +102,7 @@ class Pipeline:
             *_not_multiple("width", workload.width, self.spatial, self.patch.width),
             *self._wrong_frames(workload.frame_num),
         ]
-        if workload.reference_images is not None and not self.references:
+        if workload.reference_images is not None and self.references is None:
             wrong.append(f"reference_images is given, but {self.name} takes none")
         if wrong:
             raise ModelingError(f"{self.name}: {'; '.join(wrong)}.")

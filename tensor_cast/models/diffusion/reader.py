@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tensor_cast.errors import ModelingError
 from tensor_cast.models import catalog
@@ -18,6 +18,7 @@ from tensor_cast.models.diffusion.hunyuan_video import hunyuan_video, hunyuan_vi
 from tensor_cast.models.diffusion.image_models import flux, qwen_image, sd3
 from tensor_cast.models.diffusion.known_keys import HARMLESS
 from tensor_cast.models.diffusion.pipeline import Pipeline
+from tensor_cast.models.diffusion.references import References
 from tensor_cast.models.diffusion.text_encoders import TextEncoder, text_encoder
 from tensor_cast.models.diffusion.vae import Vae
 from tensor_cast.models.diffusion.vae_cogvideox import cogvideox_vae
@@ -153,12 +154,14 @@ def read_pipeline(loaded: LoadedConfig) -> Pipeline:
         temporal=temporal,
         spatial=spatial,
         makes_video=first_class in VIDEO_CLASSES,
-        encodes_video="ImageToVideo" in kind,
-        references="Edit" in kind,
+        encodes=_encodes(kind, first_class, expands),
+        references=_references(kind),
         origin=f"{loaded.origin}: {loaded.source}",
         unpriced=tuple(read.unpriced),
         ignored_keys=tuple(read.ignored),
     )
+    if pipeline.references is not None:
+        pipeline = pipeline.with_note("What the text encoder's vision tower takes for given images is not priced.")
     return pipeline if len(denoisers) == 1 else _with_boundary(pipeline, index, loaded)
 
 
@@ -216,6 +219,20 @@ def _expected_but_absent(loaded: LoadedConfig, index: Config, denoiser: Denoiser
     takes_image = isinstance(denoiser, WanDenoiser) and denoiser.image_tokens > 0
     if ("image_encoder" in components or takes_image) and "image_encoder" not in read.unpriced:
         read.unpriced.append("image_encoder")
+
+
+def _encodes(kind: str, denoiser_class: str, expands: bool) -> Literal["image", "video"] | None:
+    """How a given first frame goes through the VAE; Wan 2.1 and 2.2 A14B encode it in a video that is blank else."""
+    if "ImageToVideo" not in kind:
+        return None
+    return "video" if denoiser_class == "WanTransformer3DModel" and not expands else "image"
+
+
+def _references(kind: str) -> References | None:
+    """Images that a pipeline edits; the later versions (EditPlus) show smaller ones to the text encoder."""
+    if "Edit" not in kind:
+        return None
+    return References(prompt_area=384 * 384 if "EditPlus" in kind else 1024 * 1024)
 
 
 def _note_ignored(config: Config, name: str, read: _Read) -> None:
