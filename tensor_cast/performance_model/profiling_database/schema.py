@@ -102,6 +102,8 @@ COMMUNICATION_COLUMNS = (
     "bandwidth_gbps",
 )
 """Columns of ``hcom_*.csv``, the measured collectives."""
+COMMUNICATION_KEY = COMMUNICATION_COLUMNS[:4]
+"""What tells two of their rows apart."""
 
 COLUMN_ORDER = (
     *BASE_COLUMNS,

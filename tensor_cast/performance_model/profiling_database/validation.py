@@ -16,6 +16,7 @@ from tensor_cast.performance_model.profiling_database.schema import (
     BASE_COLUMNS,
     COLUMN_ORDER,
     COMMUNICATION_COLUMNS,
+    COMMUNICATION_KEY,
     KEY_COLUMNS,
     LATENCY_COLUMNS,
     PROFILE_COLUMNS,
@@ -40,7 +41,6 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SIDES = (KEY_COLUMNS[:3], KEY_COLUMNS[3:])
 _NEEDLESS_QUOTES = re.compile(r'(?:^|,)"[^",\r\n]*"(?=,|\r|$)', re.MULTILINE)
 _WHOLE = (PROFILE_COUNT, "message_bytes", "num_devices", "topology_tier")
-_COLLECTIVE_KEY = COMMUNICATION_COLUMNS[:4]
 _BANDWIDTH_ERROR = 0.02
 """Durations and bandwidths have two decimals, so that a short or slow message's bandwidth is only roughly known."""
 
@@ -99,7 +99,7 @@ def validate_file(path: Path) -> Iterator[Violation]:
         yield from _number_violations(path, line, cells)
         if is_communication:
             yield from _collective_violations(path, line, cells)
-            identity: object = tuple(cells.get(name, "").strip() for name in _COLLECTIVE_KEY)
+            identity: object = tuple(cells.get(name, "").strip() for name in COMMUNICATION_KEY)
         else:
             yield from _tensor_violations(path, line, cells)
             identity = row_identity(path.stem, cells)
@@ -180,7 +180,7 @@ def _number_problem(text: str, *, whole: bool) -> str | None:
 
 
 def _collective_violations(path: Path, line: int, cells: Mapping[str, str]) -> Iterator[Violation]:
-    for column in _COLLECTIVE_KEY:
+    for column in COMMUNICATION_KEY:
         if column in cells and not cells[column].strip():
             yield Violation(path, line, column, "is empty")
     duration, bandwidth = duration_us(cells.get("Duration(us)", "")), _number(cells.get("bandwidth_gbps", ""))

@@ -82,7 +82,9 @@ def test_a_size_that_does_not_fit_is_left_out_and_the_others_are_measured(runs: 
     run = runs("memory")
     assert run.statuses == {0: 1, 1: 1}
     assert keys(run.rows("hcom_allReduce_.csv")) == [["1024", "2", "DT_BF16", "2"]]
+    # A sentence that is cut must not end in the middle of its number.
     assert "all_reduce of 2048 bytes over 2 ranks: no memory (not enough memory" in run.outputs[0]
+    assert "you tried to allocate 70368744177664 bytes.)" in run.outputs[0]
 
 
 def test_a_rank_that_hangs_ends_the_run_within_the_limit(runs: Runs) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -112,7 +113,7 @@ def _buffers(case: Case, settings: Settings, accelerator: Accelerator) -> tuple[
     try:
         return allocate(case.op, case.message_bytes, case.num_devices, dtype, accelerator.device), ""
     except RuntimeError as error:
-        return None, f"no memory ({str(error).splitlines()[0][:120]})"
+        return None, f"no memory ({textwrap.shorten(str(error), 200, placeholder=' …')})"
 
 
 def _verdict(session: Session, topic: str, case: Case, problem: str) -> str:

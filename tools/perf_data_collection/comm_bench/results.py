@@ -12,12 +12,11 @@ from typing import Any
 from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.atomic import database_lock, replace_files
 from tensor_cast.performance_model.profiling_database.communication import COMMUNICATION_FILES
-from tensor_cast.performance_model.profiling_database.schema import COMMUNICATION_COLUMNS
+from tensor_cast.performance_model.profiling_database.schema import COMMUNICATION_COLUMNS, COMMUNICATION_KEY
 from tensor_cast.performance_model.profiling_database.statistics import duration_us
 from tensor_cast.performance_model.profiling_database.table import Table, read_table, table_bytes
 from tools.perf_data_collection.comm_bench.plan import Case
 
-KEY_COLUMNS = COMMUNICATION_COLUMNS[:4]
 DURATION_COLUMN, BANDWIDTH_COLUMN = COMMUNICATION_COLUMNS[4:]
 PROVENANCE_NAME = "comm_bench.json"
 """Beside the rows: what measured each file, so that figures of another library never mix with them unnoticed."""
@@ -107,7 +106,7 @@ def _with_row(table: Table, key: Key, figures: list[str]) -> Table:
 
 
 def _row_key(cells: Mapping[str, str]) -> Key:
-    return tuple(_plain(cells.get(name, "")) for name in KEY_COLUMNS)
+    return tuple(_plain(cells.get(name, "")) for name in COMMUNICATION_KEY)
 
 
 def _plain(text: str) -> str:
