@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cli import arguments as shared
 from cli import pipelines
 from cli.console import show
-from cli.parser import CommandParser, choice, whole_number
+from cli.parser import CommandParser, UsageError, choice, whole_number
 from tensor_cast.quantization import ATTENTION_DTYPES, LINEAR_SCHEMES
 
 if TYPE_CHECKING:
@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from tensor_cast.reporting.model_table import CatalogRow
 
     Subparsers = argparse._SubParsersAction[CommandParser]
+
+_TEXT_FLAGS = (
+    "context_length",
+    "tp_size",
+    "quantize_linear_action",
+    "quantize_non_expert_linear_action",
+    "quantize_attention_action",
+    "dtype",
+    "block_size",
+    "model_family",
+)
+"""Flags of language models alone; ``None`` where they are not given."""
 
 _EXAMPLES = """\
 examples:
@@ -52,9 +64,7 @@ def add_parser(subparsers: Subparsers) -> None:
     details.add_argument(
         "--context-length", type=whole_number(1), metavar="N", help="tokens of the sequence whose KV cache is shown"
     )
-    details.add_argument(
-        "--tp-size", type=whole_number(1), default=1, metavar="N", help="tensor-parallel ranks (default: 1)"
-    )
+    details.add_argument("--tp-size", type=whole_number(1), metavar="N", help="tensor-parallel ranks (default: 1)")
     details.add_argument(
         "--quantize-linear-action",
         type=choice(shared.LINEAR_ACTIONS),
@@ -70,7 +80,6 @@ def add_parser(subparsers: Subparsers) -> None:
     details.add_argument(
         "--quantize-attention-action",
         type=choice(ATTENTION_DTYPES),
-        default="DISABLED",
         metavar="SCHEME",
         help=f"format of the KV cache: {shared.ATTENTION_CHOICES} (default: DISABLED, as --dtype)",
     )
@@ -78,7 +87,6 @@ def add_parser(subparsers: Subparsers) -> None:
     details.add_argument(
         "--block-size",
         type=whole_number(1),
-        default=1,
         metavar="N",
         help="tokens of a KV cache block; a sequence occupies whole blocks (default: 1)",
     )
@@ -147,12 +155,14 @@ def _show(arguments: argparse.Namespace) -> None:
 
     loaded = load_config(arguments.model, remote_source=arguments.remote_source)
     if loaded.pipeline is not None:
+        _refuse_given(arguments, _TEXT_FLAGS, f"{loaded.name} is a diffusion pipeline", "language models")
         pipelines.show_pipeline(arguments, loaded)
         return
+    _refuse_given(arguments, pipelines.SIZE_FLAGS, f"{loaded.name} is a language model", "diffusion pipelines")
     spec = load_spec(arguments.model, family=arguments.model_family, remote_source=arguments.remote_source)
     facts = model_facts(
         spec,
-        tp=arguments.tp_size,
+        tp=arguments.tp_size or 1,
         context_length=arguments.context_length,
         deployment=_formats(arguments, spec),
     )
@@ -164,15 +174,22 @@ def _show(arguments: argparse.Namespace) -> None:
     show(model_report(facts))
 
 
+def _refuse_given(arguments: argparse.Namespace, names: tuple[str, ...], what: str, others: str) -> None:
+    """Refuse flags that would change nothing."""
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is not None]
+    if given:
+        raise UsageError(f"{what}: {', '.join(given)} {'belongs' if len(given) == 1 else 'belong'} to {others} alone.")
+
+
 def _formats(arguments: argparse.Namespace, spec: ModelSpec) -> Deployment:
     from tensor_cast.deployment import CHECKPOINT, Deployment
 
     return Deployment(
         quantize_linear=arguments.quantize_linear_action or (CHECKPOINT if spec.checkpoint else "DISABLED"),
         quantize_non_expert_linear=arguments.quantize_non_expert_linear_action,
-        quantize_attention=arguments.quantize_attention_action,
+        quantize_attention=arguments.quantize_attention_action or "DISABLED",
         dtype=arguments.dtype,
-        block_size=arguments.block_size,
+        block_size=arguments.block_size or 1,
     )
 
 

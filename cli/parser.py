@@ -43,12 +43,15 @@ class CommandParser(argparse.ArgumentParser):
         self.error(f"there is no argument {first}.{near}")
 
     def flags(self) -> dict[str, str]:
-        """The flag of each destination, as the core names it: ``num_queries`` -> ``--num-queries``."""
-        return {
-            action.dest: action.option_strings[0]
-            for action in self._actions
-            if action.option_strings and action.option_strings[0].startswith("--")
-        }
+        """The flag of each destination, subcommands' too, as the core names it: ``num_queries`` -> ``--num-queries``."""
+        found = {}
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action.choices.values():
+                    found.update(parser.flags())
+            elif action.option_strings and action.option_strings[0].startswith("--"):
+                found[action.dest] = action.option_strings[0]
+        return found
 
     def format_help(self) -> str:
         """The help text, coloured on a terminal, no wider than it."""

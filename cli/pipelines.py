@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tensor_cast.video_workload import VideoWorkload
 
 
+SIZE_FLAGS = ("height", "width", "frame_num", "seq_len", "ulysses_size")
+"""Flags of diffusion pipelines alone; ``None`` where they are not given."""
+
+
 def add_size_arguments(parser: CommandParser) -> None:
     """The size for which tokens and FLOPs of a diffusion pipeline are shown."""
     group = parser.add_argument_group("diffusion pipelines", "A size adds tokens and FLOPs of one forward.")
@@ -23,10 +27,8 @@ def add_size_arguments(parser: CommandParser) -> None:
     group.add_argument("--height", type=size, metavar="PIXELS", help="height of the output")
     group.add_argument("--width", type=size, metavar="PIXELS", help="width of the output")
     group.add_argument("--frame-num", type=size, metavar="N", help="frames of the output, for a video")
-    group.add_argument("--seq-len", type=size, default=64, metavar="N", help="text tokens a prompt (default: 64)")
-    group.add_argument(
-        "--ulysses-size", type=size, default=1, metavar="N", help="ranks that share out the tokens (default: 1)"
-    )
+    group.add_argument("--seq-len", type=size, metavar="N", help="text tokens a prompt (default: 64)")
+    group.add_argument("--ulysses-size", type=size, metavar="N", help="ranks that share out the tokens (default: 1)")
 
 
 def show_pipeline(arguments: argparse.Namespace, loaded: LoadedConfig) -> None:
@@ -40,7 +42,7 @@ def show_pipeline(arguments: argparse.Namespace, loaded: LoadedConfig) -> None:
 
     pipeline = read_pipeline(loaded)
     workload = _workload(arguments, video=pipeline.makes_video)
-    facts = pipeline_facts(pipeline, workload, ulysses=arguments.ulysses_size)
+    facts = pipeline_facts(pipeline, workload, ulysses=arguments.ulysses_size or 1)
     if arguments.show_json:
         sys.stdout.write(json.dumps(facts.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
         return
@@ -54,15 +56,14 @@ def _workload(arguments: argparse.Namespace, *, video: bool) -> VideoWorkload | 
     from tensor_cast.video_workload import VideoWorkload
 
     names = ("height", "width", "frame_num") if video else ("height", "width")
-    given = {name: getattr(arguments, name) for name in ("height", "width", "frame_num")}
-    if all(value is None for value in given.values()):
+    if all(getattr(arguments, name) is None for name in SIZE_FLAGS):
         return None
-    missing = [f"--{name.replace('_', '-')}" for name in names if given[name] is None]
+    missing = [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) is None]
     if missing:
         raise UsageError(f"A size needs {', '.join(missing)} too.")
-    return VideoWorkload(
-        height=arguments.height, width=arguments.width, frame_num=arguments.frame_num or 1, seq_len=arguments.seq_len
-    )
+    given = {name: getattr(arguments, name) for name in ("frame_num", "seq_len")}
+    more = {name: value for name, value in given.items() if value is not None}
+    return VideoWorkload(height=arguments.height, width=arguments.width, **more)
 
 
 def catalog_row(loaded: LoadedConfig) -> CatalogRow:

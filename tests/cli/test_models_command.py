@@ -10,6 +10,8 @@ import pytest
 from cli.main import main
 from tensor_cast.models.catalog import catalog_ids
 
+PIPELINE = "Wan-AI/Wan2.2-T2V-A14B-Diffusers"
+
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     status = main(("models", *words))
@@ -93,6 +95,14 @@ def test_windows_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
         (("show", "Qwen/Qwen3-8B", "--tp-size", "3"), "--tp-size 3 does not divide"),
         (("show", "Qwen/Qwen3-8B", "--context-length", "0"), "--context-length must be a whole number of at least 1"),
         (("show",), "the following arguments are required: ID_OR_PATH"),
+        (("show", "wan2.2"), "Wan-AI/Wan2.2-T2V-A14B-Diffusers"),
+        (
+            ("show", "Qwen/Qwen3-8B", "--height", "480"),
+            "is a language model: --height belongs to diffusion pipelines alone",
+        ),
+        (("show", PIPELINE, "--tp-size", "1", "--dtype", "bf16"), "--tp-size, --dtype belong to language models alone"),
+        (("show", PIPELINE, "--ulysses-size", "4"), "A size needs --height, --width, --frame-num too."),
+        (("show", PIPELINE, "--height", "480", "--width", "832", "--frame-num", "80"), "--frame-num 80 is not 4k + 1"),
     ],
 )
 def test_wrong_requests(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str) -> None:

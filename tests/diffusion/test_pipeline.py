@@ -186,8 +186,10 @@ def test_every_pipeline_of_a_known_family_reads() -> None:
 def test_short_names() -> None:
     assert load_pipeline("wan2.2 t2v-14b").name == WAN
     assert load_pipeline("Wan2.2_T2V_A14B").name == WAN
-    with pytest.raises(ModelingError, match=r"part of these: use one of .*Wan2\.1-T2V-1\.3B.*Wan2\.1-T2V-14B"):
+    with pytest.raises(ModelingError, match=r"part of several: use one of .*Wan2\.1-T2V-1\.3B.*Wan2\.1-T2V-14B"):
         load_pipeline("wan2.1 t2v")
+    with pytest.raises(ModelingError, match=rf"'wan2\.2-t2v' is no model's name, but part of one: use {WAN}\."):
+        load_pipeline("wan2.2-t2v")
 
 
 def test_a_language_model_is_no_pipeline() -> None:

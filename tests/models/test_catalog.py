@@ -122,6 +122,14 @@ def test_closest_ids_compare_a_bare_name_with_bare_names() -> None:
     assert catalog.closest_ids("\u4f60\u597d") == []
 
 
+def test_closest_ids_are_those_with_every_word_of_the_name() -> None:
+    found = catalog.closest_ids("wan2.2")
+    assert "Wan-AI/Wan2.2-T2V-A14B-Diffusers" in found
+    assert all(model_id.startswith("Wan-AI/Wan2.2") for model_id in found)
+    assert catalog.closest_ids("Wan2.2_t2v") == ["Wan-AI/Wan2.2-T2V-A14B-Diffusers"]
+    assert catalog.ids_with_words(" - ") == []
+
+
 def test_same_as_takes_the_other_entry_and_its_own_overrides() -> None:
     config = config_of("zai-org/GLM-4.7")
     assert config == {**config_of("zai-org/GLM-4.5"), "max_position_embeddings": 202752}

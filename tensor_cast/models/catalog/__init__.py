@@ -32,6 +32,7 @@ from tensor_cast.errors import ModelingError, closest
 # Not importlib.resources, which takes 20 ms to import and 5 ms for its first file.
 _DIRECTORY = Path(__file__).parent
 _ORGANISATION = re.compile(r"[A-Za-z0-9][\w.-]*")
+_FEW = 12
 _FOLDED_NUMBERS = re.compile(r"\{([\d,-]+)\}")
 
 
@@ -67,8 +68,19 @@ def find(name: str) -> CatalogEntry | None:
     return _entry(matches[0], _record(matches[0])) if matches else None
 
 
+def ids_with_words(name: str) -> list[str]:
+    """The ids that have every word of ``name``, in alphabetical order: of ``wan2.2``, all of Wan 2.2."""
+    words = [word for word in _normalised(name).split("-") if word]
+    return [model_id for model_id in catalog_ids() if words and all(word in model_id.casefold() for word in words)]
+
+
 def closest_ids(name: str, *, limit: int = 3) -> list[str]:
-    """The ids most like ``name``, best first; a name without an organisation is compared with the ids' own names."""
+    """The ids most like ``name``, best first; a name without an organisation is compared with the ids' own names.
+
+    Where a few ids have every word of the name, it is these.
+    """
+    if 0 < len(fitting := ids_with_words(name)) <= _FEW:
+        return fitting
     if "/" in name:
         return closest(name, _names().ids, limit=limit)
     by_own_name = {model_id.partition("/")[2]: model_id for model_id in _names().ids}

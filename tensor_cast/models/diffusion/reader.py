@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -112,12 +111,13 @@ def makes_video(model_id: str) -> bool:
 
 def _refuse_part_of_a_name(model: str) -> None:
     """List the pipelines whose ids have all words of a name that is neither an id, nor an alias, nor a path."""
-    words = re.split(r"[\s_-]+", model.strip().casefold())
-    if "/" in model or not any(words) or Path(model).exists() or catalog.find(model) is not None:
+    if "/" in model or Path(model).exists() or catalog.find(model) is not None:
         return
-    fitting = [model_id for model_id in pipeline_ids() if all(word in model_id.casefold() for word in words)]
+    known = pipeline_ids()
+    fitting = [model_id for model_id in catalog.ids_with_words(model) if model_id in known]
     if fitting:
-        raise ModelingError(f"{model!r} is no model's name, but part of these: use one of {', '.join(fitting)}.")
+        those = f"one: use {fitting[0]}" if len(fitting) == 1 else f"several: use one of {', '.join(fitting)}"
+        raise ModelingError(f"{model!r} is no model's name, but part of {those}.")
 
 
 def read_pipeline(loaded: LoadedConfig) -> Pipeline:
