@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tensor_cast.deployment import Deployment, Parallelism
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.memory import MemoryEstimate
 from tensor_cast.models.spec import ModelSpec
+from tensor_cast.performance_model.error import Band, total_band, unmeasured_band
 from tensor_cast.quantity import Quantity
 from tensor_cast.timed_kernels import CollectiveEstimate, KernelEstimate, OpEstimate, TimedKernels
 from tensor_cast.workload import TextWorkload
@@ -36,6 +38,14 @@ class Estimate(TimedKernels):
     def total_time_s(self) -> Quantity:
         """Seconds of the step: its kernels, and the time between and around them (``idle_s``)."""
         return self.device_time_s + self.idle_s
+
+    @cached_property
+    def error_band(self) -> Band:
+        """Relative error that ``total_time_s`` may have; a request's cost to its engine is known within a factor of 2."""
+        parts = [(kernel.band, kernel.total_s) for kernel in self.kernels]
+        if not self.workload.decode and self.deployment.engine != "none":
+            parts.append((unmeasured_band(), self.idle_s))
+        return total_band(parts)
 
     @property
     def tokens(self) -> Quantity:

@@ -131,6 +131,12 @@ def _group(op: Op, device: DeviceProfile) -> tuple[Group | None, float]:
     return group, 1.0 if device.name in known.measured.get(family, ()) else known.widening
 
 
+def unmeasured_band() -> Band:
+    """What is taken of a part of a total that nothing, or little, is known of."""
+    limits = residuals().unmeasured
+    return Band(limits.low, limits.high)
+
+
 def row_band(parts: Sequence[tuple[Band, Quantity]]) -> Band:
     """Band of launches of one kernel name, whose errors are the same: the mean by time."""
     total: Quantity = sum((seconds for _, seconds in parts), start=0.0)

@@ -112,6 +112,17 @@ def test_a_step_carries_its_error_to_rows_total_and_json() -> None:
     assert {"error_low", "error_high"} <= set(document["ops"][0])
 
 
+def test_what_a_request_costs_its_engine_widens_a_first_token() -> None:
+    prefill = TextWorkload(num_queries=1, query_length=100)
+    plain, served = (
+        simulate(dense(), device=H100, workload=prefill, deployment=Deployment(engine=name))
+        for name in ("none", "vllm")
+    )
+    # Nearly all of the time of this tiny model is the engine's: half as long to twice as long.
+    assert served.error_high > plain.error_high
+    assert float(served.error_high) == pytest.approx(KNOWN.unmeasured.high, abs=0.1)
+
+
 def test_a_sweep_has_a_band_a_point() -> None:
     many = TextWorkload(num_queries=np.array([1.0, 64.0]), query_length=1, context_length=100, decode=True)
     sweep = simulate(dense(), device=A3, workload=many)
