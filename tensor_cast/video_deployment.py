@@ -138,19 +138,27 @@ class VideoDeployment:
         ulysses = self.ulysses_size or world // cfg
         if ulysses * cfg != world:
             groups = " x 2 groups of --cfg-parallel" if self.cfg_parallel else ""
+            advice = f"Give --world-size {ulysses * cfg} too." if world == 1 else _recommended(world, use_cfg, heads)
             raise ModelingError(
-                f"--ulysses-size {ulysses}{groups} is {ulysses * cfg} ranks, but --world-size is {world}. "
-                f"{_recommended(world, use_cfg, heads)}"
+                f"--ulysses-size {ulysses}{groups} is {ulysses * cfg} ranks, but --world-size is {world}. {advice}"
             )
         return VideoParallelism(world, ulysses, cfg)
 
 
 def _recommended(world: int, use_cfg: bool, heads: int) -> str:
-    """A sentence with the strategy that suits ``world`` ranks, CFG parallelism first: its exchange is the smaller."""
-    options = [(world, "")]
-    if use_cfg and world % 2 == 0:
-        options.insert(0, (world // 2, " --cfg-parallel"))
-    for ulysses, flag in options:
-        if heads % ulysses == 0:
-            return f"Recommended: --ulysses-size {ulysses}{flag}."
-    return f"No Ulysses size for {world} ranks divides the {heads} attention heads: choose another world size."
+    """A sentence with the strategy that suits ``world`` ranks, or with the nearest worlds that one suits."""
+    if (strategy := _strategy(world, use_cfg, heads)) is not None:
+        return f"Recommended: {strategy}."
+    suited = [ranks for ranks in range(1, 2 * heads + 1) if _strategy(ranks, use_cfg, heads) is not None]
+    nearest = [max(ranks for ranks in suited if ranks < world), *[ranks for ranks in suited if ranks > world][:1]]
+    return (
+        f"No Ulysses size for {world} ranks divides the {heads} attention heads: the nearest --world-size with one is "
+        f"{' or '.join(map(str, nearest))}."
+    )
+
+
+def _strategy(world: int, use_cfg: bool, heads: int) -> str | None:
+    """Flags that use ``world`` ranks, CFG parallelism first: its exchange is the smaller."""
+    if use_cfg and world % 2 == 0 and heads % (world // 2) == 0:
+        return f"--ulysses-size {world // 2} --cfg-parallel"
+    return f"--ulysses-size {world}" if heads % world == 0 else None

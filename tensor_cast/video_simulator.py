@@ -159,10 +159,19 @@ def _warnings(
         messages.append(f"Not priced, for want of a known config: {', '.join(left_out)}.")
     if pipeline.ignored_keys:
         messages.append(f"Config keys that are not known, ignored: {', '.join(pipeline.ignored_keys)}.")
-    if deployment.offload_inactive_expert and len(pipeline.denoisers) == 1:
-        messages.append(f"{pipeline.name} has one denoiser: there is nothing to offload.")
+    if len(pipeline.denoisers) == 1:
+        if deployment.offload_inactive_expert:
+            messages.append(f"{pipeline.name} has one denoiser: there is nothing to offload.")
+        if workload.flow_shift is not None:
+            messages.append(f"{pipeline.name} has one denoiser: the flow shift changes nothing.")
+    if not deployment.vae_tiling and pipeline.vae is not None and pipeline.vae.tiling is None:
+        messages.append(f"The VAE of {pipeline.name} never works in tiles: to run it without changes nothing.")
     cache = deployment.dit_cache
-    if cache is not None and np.any(np.greater(cache.step_range[1], workload.sample_step)):
+    if cache is not None and np.any(np.greater_equal(cache.step_range[0], workload.sample_step)):
+        messages.append(
+            f"The step cache's range begins at step {cache.step_range[0]}, after the last: nothing is reused."
+        )
+    elif cache is not None and np.any(np.greater(cache.step_range[1], workload.sample_step)):
         messages.append(f"The step cache's range ends at {cache.step_range[1]}, after the last step.")
     if workload.flow_shift is None or pipeline.boundary_ratio is None:
         messages.extend(pipeline.notes)

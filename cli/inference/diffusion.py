@@ -140,7 +140,16 @@ def _workload(arguments: argparse.Namespace, *, video: bool) -> VideoWorkload:
 def _deployment(arguments: argparse.Namespace, pipeline: Pipeline) -> VideoDeployment:
     from tensor_cast.video_deployment import VideoDeployment
 
+    sparsity: dict[str, Any] = {
+        name: getattr(arguments, name)
+        for name in ("attention_block_size", "attention_sparsity")
+        if getattr(arguments, name) is not None
+    }
+    if sparsity and arguments.attention_backend != "block_sparse_attention":
+        flag = next(iter(sparsity)).replace("_", "-")
+        raise UsageError(f"--{flag} belongs to --attention-backend block_sparse_attention: give it too.")
     return VideoDeployment(
+        **sparsity,
         world_size=arguments.world_size,
         ulysses_size=arguments.ulysses_size,
         cfg_parallel=arguments.cfg_parallel,
@@ -148,8 +157,6 @@ def _deployment(arguments: argparse.Namespace, pipeline: Pipeline) -> VideoDeplo
         quantize_attention=arguments.quantize_attention_action,
         mxfp4_group_size=arguments.mxfp4_group_size,
         attention_backend=arguments.attention_backend,
-        attention_block_size=arguments.attention_block_size,
-        attention_sparsity=arguments.attention_sparsity,
         dit_cache=_cache(arguments, pipeline),
         dtype=arguments.dtype,
         compile=arguments.compile,

@@ -149,13 +149,10 @@ def _add_attention_arguments(parser: CommandParser) -> None:
         metavar="NAME",
         help=f"{', '.join(ATTENTION_BACKENDS)} (default: {ATTENTION_BACKENDS[0]})",
     )
-    group.add_argument(
-        "--attention-block-size", type=whole_number(1), default=128, metavar="N", help="keys a block (default: 128)"
-    )
+    group.add_argument("--attention-block-size", type=whole_number(1), metavar="N", help="keys a block (default: 128)")
     group.add_argument(
         "--attention-sparsity",
         type=number(0.0, 1.0),
-        default=0.0,
         metavar="SHARE",
         help="share of blocks that block_sparse_attention skips, from 0 to below 1 (default: 0)",
     )

@@ -143,7 +143,11 @@ def test_all_that_is_missing_is_named_at_once(capsys: pytest.CaptureFixture[str]
         (("--dit-cache", "--cache-step-range", "4"), "--cache-step-range must be FIRST,END"),
         (("--dit-cache", "--cache-block-range", "0,41"), "--cache-block-range 0,41 goes beyond the 40 blocks"),
         (("--dit-cache", "--cache-step-interval", "1"), "--cache-step-interval must be a whole number of at least 2"),
-        (("--attention-sparsity", "0.5"), "only the attention backend block_sparse_attention skips blocks"),
+        (("--attention-sparsity", "0.5"), "--attention-sparsity belongs to --attention-backend block_sparse_attention"),
+        (
+            ("--attention-block-size", "64"),
+            "--attention-block-size belongs to --attention-backend block_sparse_attention",
+        ),
         (("--attention-sparsity", "1"), "--attention-sparsity must be a number of at least 0 and less than 1"),
         (("--stages", "vea"), "--stages must be one of"),
         (("--seq-len", "0"), "--seq-len must be a whole number of at least 1"),

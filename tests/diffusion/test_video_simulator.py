@@ -140,6 +140,24 @@ def test_the_step_cache_saves_what_it_leaves_out() -> None:
         simulate(dit_cache=DitCache(step_range=(0, 9), step_interval=2, block_range=(0, 31)))
 
 
+def test_a_step_cache_after_the_last_step_is_told() -> None:
+    late = DitCache(step_range=(10, 20), step_interval=2, block_range=(0, 30))
+    estimate = simulate(dit_cache=late)
+    assert [run.name for run in estimate.runs] == ["transformer", "solver"]
+    assert estimate.warnings == ("The step cache's range begins at step 10, after the last: nothing is reused.",)
+    assert simulate(dit_cache=late, sample_step=15).warnings == (
+        "The step cache's range ends at 20, after the last step.",
+    )
+
+
+def test_what_changes_nothing_is_told() -> None:
+    messages = simulate(flow_shift=5.0, offload_inactive_expert=True, vae_tiling=False).warnings
+    assert [text.partition(": ")[2] for text in messages] == [
+        "there is nothing to offload.", "the flow shift changes nothing.", "to run it without changes nothing."
+    ]  # fmt: skip
+    assert simulate(HUNYUAN, A2, vae_tiling=False).warnings == ()
+
+
 def test_sparse_attention_skips_whole_blocks() -> None:
     def pairs(**options: Any) -> float:
         estimate = simulate(**options)
@@ -207,8 +225,17 @@ def test_strategies() -> None:
         simulate(world_size=2, cfg_parallel=True)
     with pytest.raises(ModelingError, match="--ulysses-size 4 is 4 ranks, but --world-size is 8"):
         simulate(PAIR, A2, world_size=8, ulysses_size=4)
-    with pytest.raises(ModelingError, match="No Ulysses size for 7 ranks divides the 12 attention heads"):
+    # 6 and 12 divide 12 heads; with guidance 8 = 2 x 4 does too.
+    with pytest.raises(ModelingError, match=r"No Ulysses size for 7 ranks .* nearest --world-size with one is 6 or 12"):
         simulate(world_size=7)
+    with pytest.raises(ModelingError, match="nearest --world-size with one is 6 or 8"):
+        simulate(world_size=7, use_cfg=True)
+    with pytest.raises(ModelingError, match="nearest --world-size with one is 12"):
+        simulate(world_size=16)
+    with pytest.raises(
+        ModelingError, match=r"--ulysses-size 4 is 4 ranks, but --world-size is 1\. Give --world-size 4 too"
+    ):
+        simulate(ulysses_size=4)
     with pytest.raises(ModelingError, match="--cfg-parallel needs an even --world-size, got 3"):
         simulate(world_size=3, use_cfg=True, cfg_parallel=True)
 
