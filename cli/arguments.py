@@ -251,6 +251,9 @@ def add_performance_model_arguments(parser: CommandParser) -> None:
 def add_output_arguments(parser: CommandParser) -> None:
     """What is written where."""
     group = parser.add_argument_group("output")
+    group.add_argument(
+        "--all-kernels", action="store_true", help="a row for each kernel (default: those below 0.1%% are one row)"
+    )
     group.add_argument("--dump-input-shapes", action="store_true", help="a row for each shape, with shapes and dtypes")
     group.add_argument(
         "--dump-op-bound-results", action="store_true", help="what each row would take by each bound alone"

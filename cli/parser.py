@@ -43,7 +43,7 @@ class CommandParser(argparse.ArgumentParser):
         self.error(f"there is no argument {first}.{near}")
 
     def flags(self) -> dict[str, str]:
-        """The flag of each destination, as the core names it: ``num_queries`` -> ``--num-queries``; subcommands' too."""
+        """Flags by destination, subcommands' too, as the core names it: ``num_queries`` -> ``--num-queries``."""
         found = {}
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):

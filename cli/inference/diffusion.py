@@ -220,5 +220,6 @@ def _write(arguments: argparse.Namespace, estimate: VideoEstimate, remedies: tup
             remedies=remedies,
             input_shapes=arguments.dump_input_shapes,
             op_bounds=arguments.dump_op_bound_results,
+            all_kernels=arguments.all_kernels,
         )
     )

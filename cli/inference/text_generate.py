@@ -313,6 +313,7 @@ def _write(arguments: argparse.Namespace, estimate: Estimate, remedies: tuple[Re
             remedies=remedies,
             input_shapes=arguments.dump_input_shapes,
             op_bounds=arguments.dump_op_bound_results,
+            all_kernels=arguments.all_kernels,
         )
     )
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tensor_cast.devices.profile import DeviceProfile
-from tensor_cast.ops import Tensor
-from tensor_cast.performance_model.roofline import BOUNDS
-from tensor_cast.quantity import Quantity
+from tensor_cast.reporting.kernel_tables import kernel_sections
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
-from tensor_cast.reporting.units import byte_size, column_unit, count, duration, error_band, plural
-from tensor_cast.timed_kernels import CollectiveEstimate, OpEstimate, TimedKernels
+from tensor_cast.reporting.units import byte_size, count, duration, error_band, plural
+from tensor_cast.timed_kernels import TimedKernels
 
 if TYPE_CHECKING:
     # Diffusion pipelines share the tables below, and have no use for the models that these import.
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
     from tensor_cast.memory import MemoryEstimate
 
 GB, GIB = 1e9, 2.0**30
-BOUND_COLUMNS = tuple(bound for bound in BOUNDS if bound != "wait")
 
 
 def report(
@@ -32,6 +28,7 @@ def report(
     remedies: Sequence[Remedy] = (),
     input_shapes: bool = False,
     op_bounds: bool = False,
+    all_kernels: bool = False,
 ) -> list[Section]:
     """All sections of the report of one point, what does not fit first.
 
@@ -40,20 +37,21 @@ def report(
         remedies: what would make it fit, where it does not.
         input_shapes: a row for each shape, with the shapes below it.
         op_bounds: another table with the time of every row by each bound alone.
+        all_kernels: a row for each kernel, however small.
     """
     from tensor_cast.reporting.measured import measured_sections
 
-    rows = sorted(estimate.ops_by_shape if input_shapes else estimate.ops, key=lambda op: -float(op.total_s))
     sections: list[Section] = []
     if not estimate.fits:
         sections.append(Sentence(verdict(estimate.memory, remedies), "bad"))
     sections.append(configuration(estimate))
-    sections.append(kernels(estimate, rows, shapes=input_shapes))
-    if op_bounds:
-        sections.append(bounds(rows))
-    sections.append(categories(estimate))
-    if estimate.collectives:
-        sections.append(collectives(estimate.collectives))
+    sections += kernel_sections(
+        estimate,
+        estimate.collectives,
+        input_shapes=input_shapes,
+        op_bounds=op_bounds,
+        all_kernels=all_kernels,
+    )
     sections += measured_sections(estimate)
     sections += [times(estimate), memory(estimate.memory)]
     sections += [Sentence(f"Warning: {warning}", "warning") for warning in estimate.warnings]
@@ -163,124 +161,6 @@ def links_line(device: DeviceProfile) -> str:
     )
 
 
-def kernels(estimate: TimedKernels, rows: Sequence[OpEstimate], *, shapes: bool = False) -> Table:
-    """A row a kernel name and part, the longest first."""
-    total_unit = column_unit([float(op.total_s) for op in rows])
-    average_unit = column_unit([float(op.average_s) for op in rows])
-    columns = (
-        Column("kernel", breakable=True),
-        Column("part", breakable=True),
-        Column("category", rank=1),
-        Column("calls", right=True),
-        Column(f"total {total_unit[1]}", right=True),
-        Column(f"avg {average_unit[1]}", right=True),
-        Column("share", right=True),
-        Column("bound", styled=True),
-        Column("source", rank=2),
-        Column("error", right=True, rank=2),
-    )
-    totals = _times([float(op.total_s) for op in rows], total_unit)
-    averages = _times([float(op.average_s) for op in rows], average_unit)
-    calls = sum(float(op.count) for op in rows)
-    sum_s = sum(float(op.total_s) for op in rows)
-    return Table(
-        "Kernels",
-        columns,
-        tuple(
-            (
-                op.name,
-                op.part,
-                op.category,
-                f"{op.count:,.0f}",
-                total,
-                average,
-                _share(op.share),
-                op.bound_name,
-                op.source,
-                "" if isnan(float(op.error_low)) else f"{float(op.error_low):+.0%}…{float(op.error_high):+.0%}",
-            )
-            for op, total, average in zip(rows, totals, averages, strict=True)
-        ),
-        total=(
-            "all", "", "", f"{calls:,.0f}", *_times([sum_s], total_unit), "",
-            f"{sum_s / float(estimate.total_time_s):.1%}", "", "", "",
-        ),
-        note=_overlap_note(estimate),
-        details=tuple(shape_text(op) for op in rows) if shapes else (),
-    )  # fmt: skip
-
-
-def _overlap_note(estimate: TimedKernels) -> str:
-    hidden = float(estimate.overlapped_s)
-    return f"{duration(hidden)} of it run hidden on a second stream." if hidden > 0.0 else ""
-
-
-def shape_text(op: OpEstimate) -> str:
-    """``bfloat16[7000,5120] bfloat16[5120,10240] -> bfloat16[7000,10240]``."""
-    return f"{tensors_text(op.op.inputs)} -> {tensors_text(op.op.outputs)}"
-
-
-def tensors_text(tensors: Sequence[Tensor]) -> str:
-    """Dtype and shape of each tensor."""
-    return " ".join(f"{t.dtype}[{','.join(f'{float(size):.10g}' for size in t.shape)}]" for t in tensors) or "none"
-
-
-def bounds(rows: Sequence[OpEstimate]) -> Table:
-    """What each row would take if one part of the device were all that limits it."""
-    unit = column_unit([float(op.total_s) for op in rows])
-    columns = (
-        Column("kernel", breakable=True),
-        Column("part", breakable=True),
-        *(Column(f"{bound} {unit[1]}", right=True) for bound in BOUND_COLUMNS),
-    )
-    cells = zip(*(_times([float(op.parts_s[bound]) for op in rows], unit) for bound in BOUND_COLUMNS), strict=True)
-    return Table(
-        "Bounds: time of all calls if only this limited them; fixed comes on top",
-        columns,
-        tuple((op.name, op.part, *times) for op, times in zip(rows, cells, strict=True)),
-    )
-
-
-def categories(estimate: TimedKernels) -> Table:
-    """Seconds by category."""
-    found = {name: float(seconds) for name, seconds in estimate.categories.items()}
-    unit = column_unit(list(found.values()))
-    return Table(
-        "Categories",
-        (Column("category"), Column(f"total {unit[1]}", right=True), Column("share", right=True)),
-        tuple(
-            (name, text, _share(seconds / estimate.total_time_s))
-            for (name, seconds), text in zip(found.items(), _times(list(found.values()), unit), strict=True)
-        ),
-    )
-
-
-def collectives(found: Sequence[CollectiveEstimate]) -> Table:
-    """A row a kind, part, size and group; layers that do the same are added up."""
-    merged: dict[tuple[Any, ...], tuple[float, float]] = {}
-    for one in found:
-        key = (one.name, one.part, float(one.bytes), one.group_size, one.stride, one.link, one.fused)
-        calls, seconds = merged.get(key, (0, 0.0))
-        merged[key] = (calls + float(one.count), seconds + float(one.total_s))
-    unit = column_unit([seconds for _, seconds in merged.values()])
-    rows = []
-    for (name, part, size, group, stride, link, fused), (calls, seconds) in merged.items():
-        ranks = f"{group}" if stride == 1 else f"{group} (1 in {stride})"
-        time = _times([seconds], unit)[0]
-        rows.append((name, part, f"{calls:,.0f}", byte_size(size), ranks, link, f"({time})" if fused else time))
-    columns = (
-        Column("collective"),
-        Column("part", breakable=True),
-        Column("calls", right=True),
-        Column("bytes a call", right=True),
-        Column("group"),
-        Column("link"),
-        Column(f"total {unit[1]}", right=True),
-    )
-    fused_note = "(time) is hidden inside a fused kernel." if any(one.fused for one in found) else ""
-    return Table("Collectives", columns, tuple(rows), note=fused_note)
-
-
 def times(estimate: Estimate) -> Facts:
     """The answer."""
     band = error_band(float(estimate.error_low), float(estimate.error_high))
@@ -330,13 +210,3 @@ def memory(estimate: MemoryEstimate) -> Table:
         total=cells("available", estimate.available_bytes),
         note=f"{byte_size(encoder)} of the weights are the vision encoder's." if encoder else "",
     )
-
-
-def _share(share: Quantity) -> str:
-    percent = f"{float(share):.1%}"
-    return "<0.1%" if percent == "0.0%" and share > 0.0 else percent
-
-
-def _times(seconds: Sequence[float], unit: tuple[float, str]) -> list[str]:
-    """A column of times, to a thousandth of its unit."""
-    return [f"{value / unit[0]:,.3f}" for value in seconds]

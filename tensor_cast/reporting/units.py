@@ -47,6 +47,12 @@ def byte_size(size: float) -> str:
     return _scaled(size, _BYTE_UNITS, " bytes")
 
 
+def percent(share: float) -> str:
+    """``12.3%``, or ``<0.1%`` of what is there but too little to show."""
+    text = f"{share:.1%}"
+    return "<0.1%" if text == "0.0%" and share > 0.0 else text
+
+
 def plural(number: float, noun: str) -> str:
     """``1 query``, ``2 queries``: a whole number with its noun."""
     if number == 1:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensor_cast.reporting import table
+from tensor_cast.reporting.kernel_tables import kernel_sections
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
-from tensor_cast.reporting.units import byte_size, column_unit, count, duration, plural
+from tensor_cast.reporting.units import byte_size, column_unit, count, duration, percent, plural
 from tensor_cast.video_advice import VideoRemedy
 from tensor_cast.video_estimate import VideoEstimate, VideoMemory
 
@@ -22,6 +23,7 @@ def report(
     remedies: Sequence[VideoRemedy] = (),
     input_shapes: bool = False,
     op_bounds: bool = False,
+    all_kernels: bool = False,
 ) -> list[Section]:
     """All sections of the report of one point, what does not fit first.
 
@@ -30,17 +32,19 @@ def report(
         remedies: what would make it fit, where it does not.
         input_shapes: a row for each shape, with the shapes below it.
         op_bounds: another table with the time of every row by each bound alone.
+        all_kernels: a row for each kernel, however small.
     """
-    rows = sorted(estimate.ops_by_shape if input_shapes else estimate.ops, key=lambda op: -float(op.total_s))
     sections: list[Section] = []
     if not estimate.fits:
         sections.append(Sentence(verdict(estimate.memory, remedies), "bad"))
-    sections += [configuration(estimate), table.kernels(estimate, rows, shapes=input_shapes)]
-    if op_bounds:
-        sections.append(table.bounds(rows))
-    sections.append(table.categories(estimate))
-    if estimate.collectives:
-        sections.append(table.collectives(estimate.collectives))
+    sections.append(configuration(estimate))
+    sections += kernel_sections(
+        estimate,
+        estimate.collectives,
+        input_shapes=input_shapes,
+        op_bounds=op_bounds,
+        all_kernels=all_kernels,
+    )
     sections += [stages(estimate), times(estimate), memory(estimate.memory)]
     sections += [Sentence(f"Warning: {warning}", "warning") for warning in estimate.warnings]
     return sections
@@ -140,12 +144,12 @@ def stages(estimate: VideoEstimate) -> Table:
     rows = []
     for stage, seconds in found.items():
         total = float(seconds)
-        rows.append((_STAGE_NAMES[stage], "", "", f"{total / unit[0]:,.3f}", f"{total / whole:.1%}"))
+        rows.append((_STAGE_NAMES[stage], "", "", f"{total / unit[0]:,.3f}", percent(total / whole)))
         for run in estimate.runs:
             if run.stage == stage:
                 total = float(run.all_runs_s)
                 cells = (f"{float(run.repeats):,.4g}", f"{float(run.total_time_s) / run_unit[0]:,.3f}")
-                rows.append((f"  {run.name}", *cells, f"{total / unit[0]:,.3f}", f"{total / whole:.1%}"))
+                rows.append((f"  {run.name}", *cells, f"{total / unit[0]:,.3f}", percent(total / whole)))
     columns = (
         Column("stage"),
         Column("runs", right=True),

@@ -60,7 +60,7 @@ def test_every_section_is_printed_in_plain_text(capsys: pytest.CaptureFixture[st
 
 
 def test_kernels_are_sorted_by_time_and_add_up(capsys: pytest.CaptureFixture[str]) -> None:
-    header, *rows, total = rows_of(printed(capsys, *REQUEST), "Kernels")
+    header, *rows, total = rows_of(printed(capsys, *REQUEST, "--all-kernels"), "Kernels")
     assert header == [
         "kernel",
         "part",

@@ -6,8 +6,9 @@ import pytest
 
 from tensor_cast import Deployment, TextWorkload, simulate
 from tensor_cast.advice import Remedy
+from tensor_cast.reporting.kernel_tables import SMALL_SHARE, kernel_sections, kernels
 from tensor_cast.reporting.layout import Table, plain_text
-from tensor_cast.reporting.table import configuration, kernels, memory, report, verdict
+from tensor_cast.reporting.table import configuration, memory, report, verdict
 from tests.small_models import dense, latent
 
 PREFILL = TextWorkload(num_queries=2, query_length=512)
@@ -78,3 +79,35 @@ def test_overlap_is_told() -> None:
     table = kernels(estimate, estimate.ops)
     assert isinstance(table, Table)
     assert table.note.endswith("of it run hidden on a second stream.")
+
+
+def number(cell: str) -> float:
+    return float(cell.rstrip("%").replace(",", ""))
+
+
+def test_small_kernels_are_one_row() -> None:
+    estimate = simulate(dense(), device="TEST_DEVICE", workload=PREFILL)
+    small = [op for op in estimate.ops if op.share < SMALL_SHARE]
+    assert len(small) > 1
+    folded, whole = (kernel_sections(estimate, (), all_kernels=every)[0] for every in (False, True))
+    assert isinstance(folded, Table)
+    assert isinstance(whole, Table)
+    assert len(whole.rows) == len(estimate.ops)
+    assert len(folded.rows) == len(estimate.ops) - len(small) + 1
+    assert folded.rows[:-1] == whole.rows[: len(folded.rows) - 1]
+    assert folded.total == whole.total
+    last = folded.rows[-1]
+    assert (last[0], last[3]) == (f"{len(small)} more kernels", f"{sum(float(op.count) for op in small):,.0f}")
+    assert number(last[4]) == pytest.approx(sum(number(row[4]) for row in whole.rows[-len(small) :]), abs=0.01)
+    assert folded.note == "--all-kernels shows those of less than 0.1% one by one."
+    assert whole.note == ""
+
+
+def test_one_small_kernel_keeps_its_row_and_shapes_show_all() -> None:
+    estimate = simulate(dense(), device="TEST_DEVICE", workload=PREFILL)
+    small = min(estimate.ops, key=lambda op: float(op.share))
+    large = max(estimate.ops, key=lambda op: float(op.share))
+    assert [row[0] for row in kernels(estimate, (large, small), every=False).rows] == [large.name, small.name]
+    (shaped, *_) = kernel_sections(estimate, (), input_shapes=True)
+    assert isinstance(shaped, Table)
+    assert len(shaped.rows) == len(shaped.details) == len(estimate.ops_by_shape)
