@@ -33,15 +33,15 @@ def _fused(slots: dict[int, str], outputs: str) -> str:
 
 def _masked(slots: dict[int, str], outputs: str) -> tuple[str, str]:
     """With a causal mask and without."""
-    return _fused({**slots, _MASK: "mask,mask~"}, outputs), _fused(slots, outputs)
+    return _fused({**slots, _MASK: "mask,mask~:=INT8"}, outputs), _fused(slots, outputs)
 
 
-_TOKEN_LENGTHS = {_LENGTHS: "b~", _KV_LENGTHS: "b~"}
+_TOKEN_LENGTHS = {_LENGTHS: "b~:=INT64", _KV_LENGTHS: "b~:=INT64"}
 _DENSE = {0: "t,h,d:x", **_TOKEN_LENGTHS}
 # Keys of this step alone, packed like the queries.
 _PACKED = _masked({**_DENSE, 1: "keys,g,d:x", 2: "keys,g,v:x"}, "t,h,v:x ; ?")
 # A paged cache, its heads flattened.
-_PAGED = _masked({**_DENSE, 1: "nb,bs,wk~:x", 2: "nb,bs,wv~:x", _BLOCK_TABLE: "b,mb~"}, "t,h,v:x ; ?")
+_PAGED = _masked({**_DENSE, 1: "nb,bs,wk~:x", 2: "nb,bs,wv~:x", _BLOCK_TABLE: "b,mb~:=INT32"}, "t,h,v:x ; ?")
 _EXPANDED = _masked(
     {**_DENSE, 1: "keys,h,d:x", 2: "keys,h,v:x", _QUERY_ROPE: "t,h,r:x", _KEY_ROPE: "keys,h,r:x"}, "t,h,v:x ; ?"
 )
@@ -49,8 +49,8 @@ _LATENT_SLOTS = {
     0: "b,h,s,c:x",
     1: "nb,1,bs,c~:x",
     2: "nb,1,bs,c~:x",
-    _KV_LENGTHS: "b~",
-    _BLOCK_TABLE: "b,mb~",
+    _KV_LENGTHS: "b~:=INT64",
+    _BLOCK_TABLE: "b,mb~:=INT32",
     _QUERY_ROPE: "b,h,s,r:x",
     _KEY_ROPE: "nb,1,bs,r~:x",
 }
@@ -205,7 +205,7 @@ def _sparse_op(c: Coordinates, dtypes: Dtypes) -> Op:
 
 LIGHTNING_INDEXER = Kernel(
     types=("LightningIndexer",),
-    layouts=layouts("t,h,d:x ; nb,bs,1,d~:x ; t,h ; b~:INT32|INT64 ; b~:INT32|INT64 ; b,mb~:INT32 -> * t,1,k:INT32"),
+    layouts=layouts("t,h,d:x ; nb,bs,1,d~:x ; t,h:=x ; b~:INT32|INT64 ; b~:INT32|INT64 ; b,mb~:INT32 -> * t,1,k:INT32"),
     axes=("kv", "q", "b"),
     widths=("h", "d"),
     op=_index_op,

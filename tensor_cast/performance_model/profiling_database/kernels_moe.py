@@ -22,14 +22,14 @@ def _copied_rows(c: Coordinates) -> Coordinates:
 
 GATING_TOP_K = Kernel(
     types=("MoeGatingTopK",),
-    layouts=layouts("t,e:x ; e? -> t,k ; t,k:INT32 ; t,e"),
+    layouts=layouts("t,e:x ; e? -> t,k:=x ; t,k:INT32 ; t,e:=FLOAT"),
     axes=("t",),
     widths=("e", "k"),
     flops=6.0,
 )
 TOKEN_PERMUTE = Kernel(
     types=("MoeTokenPermute",),
-    layouts=layouts("t,h:x ; t,k -> c,h:x ; c:INT32", "t,h:x ; t -> c,h:x ; c:INT32"),
+    layouts=layouts("t,h:x ; t,k:=INT32 -> c,h:x ; c:INT32", "t,h:x ; t:=INT32 -> c,h:x ; c:INT32"),
     axes=("t",),
     widths=("h", "k"),
     flops=0.0,
@@ -38,7 +38,7 @@ TOKEN_PERMUTE = Kernel(
 )
 TOKEN_UNPERMUTE = Kernel(
     types=("MoeTokenUnpermute",),
-    layouts=layouts("c,h:x ; c:INT32 ; t,k -> t,h:x", "c,h:x ; c:INT32 -> t,h:x"),
+    layouts=layouts("c,h:x ; c:INT32 ; t,k:=x -> t,h:x", "c,h:x ; c:INT32 -> t,h:x"),
     axes=("t",),
     widths=("h", "k"),
     flops=2.0,
@@ -63,7 +63,7 @@ DISPATCH_FFN_COMBINE = Kernel(
     types=("DispatchFFNCombine",),
     layouts=layouts(
         *(
-            f"m,h:x ; {gate_up} ; {down} ; m,k:INT32 ; s ; z ; m,k:FLOAT -> * m,h:x ; e:INT32"
+            f"m,h:x ; {gate_up} ; {down} ; m,k:INT32 ; s:=FLOAT ; z:=FLOAT ; m,k:FLOAT -> * m,h:x ; e:INT32"
             for gate_up, down in (
                 ("e,i/16,h/16,16,32:w@NZ", "e,h/32,i/16,16,32:w@NZ"),
                 ("e,h,2*i:w@NZ", "e,i,h:w@NZ"),

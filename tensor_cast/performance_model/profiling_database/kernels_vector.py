@@ -41,24 +41,35 @@ SIGMOID = _rows("Sigmoid", form="t,d:x -> t,d:x", flops=3.0)
 SWIGLU = _rows("SwiGlu", form="t,2*d:x -> t,d:x", flops=2.5)
 SWIGLU_QUANT = _rows("SwiGluQuant", form="t,2*d:x -> t,d:q ; t:FLOAT", flops=4.5)
 DYNAMIC_QUANT = _rows("DynamicQuant", form=("t,d:x -> t,d:q ; t:FLOAT", "t,d:x -> t,d:q ; t,1:FLOAT"), flops=4.0)
-STATIC_QUANT = _rows("AscendQuantV2", form=("t,d:x ; d ; d -> t,d:q", "t,d:x ; d -> t,d:q"), flops=2.0)
+STATIC_QUANT = _rows("AscendQuantV2", form=("t,d:x ; d:=x ; d:=x -> t,d:q", "t,d:x ; d:=x -> t,d:q"), flops=2.0)
 RMS_NORM = _rows(
-    "RmsNorm", form=("t,h,d:x ; d -> t,h,d:x ; t,h,1", "t,d:x ; d -> t,d:x ; t,1"), widths=("h", "d"), flops=4.0
+    "RmsNorm",
+    form=("t,h,d:x ; d:=x -> t,h,d:x ; t,h,1:=FLOAT", "t,d:x ; d:=x -> t,d:x ; t,1:=FLOAT"),
+    widths=("h", "d"),
+    flops=4.0,
 )
 ADD_RMS_NORM = _rows(
     "AddRmsNormBias",
     "AddRmsNorm",
-    form=("t,d:x ; t,d:x ; d ; d -> t,d:x ; t,1 ; t,d:x", "t,d:x ; t,d:x ; d ; - -> t,d:x ; t,1 ; t,d:x"),
+    form=(
+        "t,d:x ; t,d:x ; d:=x ; d:=x -> t,d:x ; t,1:=FLOAT ; t,d:x",
+        "t,d:x ; t,d:x ; d:=x ; - -> t,d:x ; t,1:=FLOAT ; t,d:x",
+    ),
     flops=5.0,
 )
-ADD_RMS_NORM_QUANT = _rows("AddRmsNormQuant", form="t,d:x ; t,d:x ; d ; d ; d? -> t,d:q ; t,d:q ; t,d:x", flops=7.0)
+ADD_RMS_NORM_QUANT = _rows(
+    "AddRmsNormQuant", form="t,d:x ; t,d:x ; d:=x ; d:=x ; d? -> t,d:q ; t,d:q ; t,d:x", flops=7.0
+)
 ADD_RMS_NORM_DYNAMIC_QUANT = _rows(
-    "AddRmsNormDynamicQuant", form="t,d:x ; t,d:x ; d -> t,d:q ; t,d:q ; t,d:x ; t:FLOAT ; t:FLOAT", flops=9.0
+    "AddRmsNormDynamicQuant", form="t,d:x ; t,d:x ; d:=x -> t,d:q ; t,d:q ; t,d:x ; t:FLOAT ; t:FLOAT", flops=9.0
 )
 LAYER_NORM = _rows(
     "LayerNormV4",
     "LayerNormV3",
-    form=("t,d:x ; 1 ; d ; d -> t,d:x ; t,1 ; t,1", "t,d:x ; d ; d -> t,d:x ; t,1 ; t,1"),
+    form=(
+        "t,d:x ; 1:=INT64 ; d:=x ; d:=x -> t,d:x ; t,1:=FLOAT ; t,1:=FLOAT",
+        "t,d:x ; d:=x ; d:=x -> t,d:x ; t,1:=FLOAT ; t,1:=FLOAT",
+    ),
     flops=7.0,
 )
 INTERLEAVE_ROPE = Kernel(
@@ -73,7 +84,7 @@ INTERLEAVE_ROPE = Kernel(
 KV_RMS_NORM_ROPE_CACHE = Kernel(
     types=("KvRmsNormRopeCache",),
     layouts=layouts(
-        "t,1,1,kv:x ; c ; t,1,1,r:x ; t,1,1,r:x ; t:INT64 ; nb,bs,1,r~:z ; nb,bs,1,c~:z ; - ; - ; - ; - ; - "
+        "t,1,1,kv:x ; c:=x ; t,1,1,r:x ; t,1,1,r:x ; t:INT64 ; nb,bs,1,r~:z ; nb,bs,1,c~:z ; - ; - ; - ; - ; - "
         "-> nb,bs,1,r~:z ; nb,bs,1,c~:z ; t,1,1,r:x ; t,1,1,c:x"
     ),
     axes=("t",),
@@ -92,9 +103,9 @@ RESHAPE_AND_CACHE = Kernel(
 SPLIT_QKV_NORM_ROPE = _rows(
     "split_qkv_rmsnorm_rope_kernel",
     form=(
-        "t,w:x ; r -> t,q:x ; t,kv:x ; t,kv:x",
-        "t,w:x ; rows,r~ -> t,q:x ; t,kv:x ; t,kv:x",
-        "t,w:x ; rows,r~ ; t:INT64 -> t,q:x ; t,kv:x ; t,kv:x",
+        "t,w:x ; r:=x -> t,q:x ; t,kv:x ; t,kv:x",
+        "t,w:x ; rows,r~:=x -> t,q:x ; t,kv:x ; t,kv:x",
+        "t,w:x ; rows,r~:=x ; t:INT64 -> t,q:x ; t,kv:x ; t,kv:x",
     ),
     widths=("q", "kv"),
     flops=7.0,
@@ -102,19 +113,28 @@ SPLIT_QKV_NORM_ROPE = _rows(
 )
 EMBEDDING = Kernel(
     types=("GatherV2",),
-    layouts=layouts("v,d~:x ; t:INT32|INT64 ; 1~ -> t,d:x", "v,d~:x ; t:INT32|INT64 ; - -> t,d:x"),
+    layouts=layouts("v,d~:x ; t:INT32|INT64 ; 1~:=INT64 -> t,d:x", "v,d~:x ; t:INT32|INT64 ; - -> t,d:x"),
     axes=("t",),
     widths=("v", "d"),
     flops=0.0,
 )
 INDEX = Kernel(
     types=("Index",),
-    layouts=layouts("s,d~:x ; 1 ; 2 ; t -> t,d:x", "s,d~:x ; 1 ; t ; 1 -> t,d:x", "s,d~:x ; 1 ; 1 ; t -> t,d:x"),
+    layouts=layouts(
+        *(
+            f"s,d~:x ; {metadata} -> t,d:x"
+            for metadata in (
+                "1:=INT64 ; 2:=INT64 ; t:=INT32",
+                "1:=INT64 ; t:=INT64 ; 1:=INT64",
+                "1:=INT64 ; 1:=INT64 ; t:=INT32",
+            )
+        )
+    ),
     axes=("t",),
     widths=("d",),
     flops=0.0,
 )
-ARG_MAX = _rows("ArgMaxV2", form=("t,d:x ; ? -> t:INT32|INT64", "t,d:x ; 1~ -> t:INT32|INT64"))
+ARG_MAX = _rows("ArgMaxV2", form=("t,d:x ; ? -> t:INT32|INT64", "t,d:x ; 1~:=INT64 -> t:INT32|INT64"))
 CONCAT = _rows(
     "ConcatD",
     "ConcatV2D",
@@ -134,13 +154,13 @@ SCALAR_OPS = tuple(
 SCALED = _rows("Mul", form="t,d:x ; ? -> t,d:x")
 TRANSPOSE = Kernel(
     types=("Transpose", "TransposeAiCore"),
-    layouts=layouts("h,t,d:x ; 3~ -> t,h,d:x", "t,d:x ; 2~ -> d,t:x"),
+    layouts=layouts("h,t,d:x ; 3~:=INT64 -> t,h,d:x", "t,d:x ; 2~:=INT64 -> d,t:x"),
     axes=("t",),
     widths=("h", "d"),
     flops=0.0,
 )
-SLICE = _rows("Slice", "SliceAiCore", form="s,d~:x ; 2~ ; 2~ ; 2~? ; 2~? -> t,d:x", flops=0.0)
-PAD = _rows("PadV3", form="s,d:x ; 4~ ; ? -> t,d:x", flops=0.0)
+SLICE = _rows("Slice", "SliceAiCore", form="s,d~:x ; 2~:=INT64 ; 2~:=INT64 ; 2~? ; 2~? -> t,d:x", flops=0.0)
+PAD = _rows("PadV3", form="s,d:x ; 4~:=INT64 ; ? -> t,d:x", flops=0.0)
 SCATTER_UPDATE = _rows("ScatterNdUpdate", form="s,d~:x ; t,1:INT32|INT64 ; t,d:x -> s,d~:x", flops=0.0)
 
 

@@ -5,7 +5,7 @@ the arrow. Of an operand,
 
 - dimensions are numbers, names (``m``), multiples (``2*d``) or quotients rounded up (``k/16``);
 - after ``:`` comes its dtype: a lower-case name that stands for the same dtype everywhere in the layout, or the
-  profiler's own names (``FLOAT|BF16``);
+  profiler's own names (``FLOAT|BF16``); after ``:=`` what new rows get, while rows are read whatever theirs is;
 - ``@NZ`` says FRACTAL_NZ; without it the operand lies in a plain format;
 - ``~`` behind the dimensions: named for its shape, hardly streamed (a cache of which a few slots are written);
 - ``?`` at the end: it may be left out; ``-`` alone: an optional operand that is absent.
@@ -52,7 +52,9 @@ _PROJECT_DTYPE = {spelling: dtype for dtype, spellings in DTYPE_NAMES.items() fo
 _WRITTEN_DTYPE = {"bfloat16": "DT_BF16"}
 """Only bfloat16 keeps its prefix in a profiler's cells."""
 
-_OPERAND = re.compile(r"(?P<dims>[^:@?~]*)(?P<untouched>~)?(:(?P<dtype>[\w|]+))?(@(?P<format>\w+))?(?P<optional>\?)?")
+_OPERAND = re.compile(
+    r"(?P<dims>[^:@?~]*)(?P<untouched>~)?(:(?P<any>=)?(?P<dtype>[\w|]+))?(@(?P<format>\w+))?(?P<optional>\?)?"
+)
 _DIMENSION = re.compile(r"(?:(?P<factor>\d+)\*)?(?P<name>[a-z_]\w*)(?:/(?P<divisor>\d+))?|(?P<constant>\d+)")
 
 
@@ -83,13 +85,14 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Operand:
-    """One input or output of a layout; ``None`` dimensions: absent."""
+    """One input or output of a layout; ``None`` dimensions: absent. ``any_dtype``: ``dtype`` is of new rows alone."""
 
     dimensions: tuple[Dimension, ...] | None
     dtype: str = ""
     format: str = ""
     optional: bool = False
     untouched: bool = False
+    any_dtype: bool = False
 
     def admits(self, actual: BlockOperand) -> bool:
         """Whether a reported operand may be this one, by rank and format."""
@@ -224,7 +227,14 @@ def _operand(text: str) -> Operand:
     found = _OPERAND.fullmatch(bare)
     assert found, f"layout operand {text!r}"
     dims = tuple(_dimension(part) for part in found["dims"].split(",") if part)
-    return Operand(dims, found["dtype"] or "", found["format"] or "", bool(found["optional"]), bool(found["untouched"]))
+    return Operand(
+        dimensions=dims,
+        dtype=found["dtype"] or "",
+        format=found["format"] or "",
+        optional=bool(found["optional"]),
+        untouched=bool(found["untouched"]),
+        any_dtype=bool(found["any"]),
+    )
 
 
 def _dimension(text: str) -> Dimension:
@@ -250,7 +260,7 @@ def _bound_dtypes(pairs: Iterable[tuple[Operand, BlockOperand]]) -> dict[str, st
     """Project dtypes of a layout's dtype names, ``None`` if one operand contradicts."""
     bound: dict[str, str] = {}
     for wanted, actual in pairs:
-        if not wanted.dtype or wanted.dimensions is None or not actual.dtype:
+        if not wanted.dtype or wanted.any_dtype or wanted.dimensions is None or not actual.dtype:
             continue
         if not wanted.dtype[0].islower():
             if actual.dtype not in wanted.dtype.split("|"):
@@ -304,8 +314,6 @@ def _shape_cells(operands: Sequence[Operand], coordinates: Coordinates) -> list[
 def _written_dtype(operand: Operand, dtypes: Dtypes) -> str:
     if operand.dimensions is None:
         return "DT_UNDEFINED"
-    if not operand.dtype:
-        return "DT_BF16"
     if not operand.dtype[0].islower():
         spelling = operand.dtype.split("|")[0]
         return f"DT_{spelling}" if spelling == "BF16" else spelling

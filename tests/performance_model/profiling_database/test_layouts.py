@@ -57,6 +57,22 @@ def test_other_operands_are_not_taken(shapes: str, dtypes: str, formats: str, ou
     assert matched(NZ, key(shapes, dtypes, formats, out)) is None
 
 
+def test_a_dtype_of_new_rows_does_not_choose_among_old_ones() -> None:
+    layout = Layout("t,d:x ; b~:=INT64 -> t,d:x")
+    for lengths in ("INT64", "INT32"):
+        match = matched(layout, key("8,64;2", f"BF16;{lengths}", "ND;ND", "8,64"))
+        assert match is not None
+        assert match.dtypes == {"x": "bfloat16"}
+    assert layout.render({"t": 8.0, "d": 64.0, "b": 2.0}, {"x": "float16"})[1] == "FLOAT16;INT64"
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_every_operand_of_a_new_row_says_its_dtype(kernel: Kernel) -> None:
+    for layout in kernel.layouts:
+        written = [operand for side in layout.written_sides for operand in side if not operand.optional]
+        assert all(operand.dtype for operand in written if operand.dimensions is not None), layout.text
+
+
 def test_a_bias_changes_nothing() -> None:
     with_bias = matched(ND, key("4,8;6,8;6", "BF16;BF16;FLOAT", "ND;ND;ND", "4,6"))
     assert with_bias is not None

@@ -101,6 +101,50 @@ def test_formats_and_dtypes_are_those_of_the_file(database: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("kernel", "inputs", "outputs"),
+    [
+        # (T, D); gamma -> (T, D), the reciprocal root in FLOAT, as profiles of the A3 report it.
+        ("RmsNorm", {1: "DT_BF16"}, {1: "FLOAT"}),
+        ("AddRmsNormBias", {2: "DT_BF16"}, {1: "FLOAT"}),
+        ("GatherV2", {1: "INT32", 2: "INT64"}, {}),
+        ("Index", {1: "INT64", 2: "INT64", 3: "INT32"}, {}),
+        ("Transpose", {1: "INT64"}, {}),
+        ("Slice", {1: "INT64", 2: "INT64"}, {}),
+        ("PadV3", {1: "INT64"}, {}),
+        ("MaskedFill", {1: "BOOL"}, {}),
+        ("MoeTokenPermute", {1: "INT32"}, {1: "INT32"}),
+        ("MoeTokenUnpermute", {1: "INT32", 2: "DT_BF16"}, {}),
+        ("DispatchFFNCombine", {3: "INT32", 4: "FLOAT", 5: "FLOAT", 6: "FLOAT"}, {1: "INT32"}),
+        ("LightningIndexer", {2: "DT_BF16", 3: "INT32", 5: "INT32"}, {0: "INT32"}),
+        ("SparseFlashAttention", {3: "INT32", 4: "INT32", 5: "INT32"}, {}),
+        ("ReshapeAndCacheNdKernel", {4: "INT32"}, {}),
+        ("KvRmsNormRopeCache", {4: "INT64"}, {}),
+        ("GroupedMatmul", {7: "INT64"}, {}),
+        ("GroupedMatmulSwigluQuant", {2: "FLOAT", 3: "FLOAT", 4: "INT64"}, {1: "FLOAT"}),
+    ],
+)
+def test_slots_that_are_no_activations_have_their_own_dtypes(
+    tmp_path: Path, kernel: str, inputs: dict[int, str], outputs: dict[int, str]
+) -> None:
+    assert run(tmp_path, "--ops", kernel, "--rows", "5") == 0
+    for row in new_rows(tmp_path, kernel):
+        for slots, column in ((inputs, "Input Data Types"), (outputs, "Output Data Types")):
+            dtypes = row[column].split(";")
+            assert {slot: dtypes[slot] for slot in slots} == slots
+
+
+def test_attention_slots_have_their_own_dtypes(tmp_path: Path) -> None:
+    assert run(tmp_path, "--ops", "FusedInferAttentionScore", "--rows", "400") == 0
+    present: set[int] = set()
+    for row in new_rows(tmp_path, "FusedInferAttentionScore"):
+        shapes, dtypes = (row[column].strip('"').split(";") for column in ("Input Shapes", "Input Data Types"))
+        for slot, dtype in {4: "INT8", 5: "INT64", 6: "INT64", 14: "INT32"}.items():
+            assert dtypes[slot] == (dtype if shapes[slot] else "DT_UNDEFINED")
+            present |= {slot} if shapes[slot] else set()
+    assert present == {4, 5, 6, 14}
+
+
 def test_the_limit_of_memory(tmp_path: Path) -> None:
     # TensorMove of 32768 x 55296 bfloat16: 3.4 GiB in and 3.4 GiB out.
     assert run(tmp_path, "--ops", "TensorMove", "--rows", "0", "--max-hbm-gb", "6.7") == 0
