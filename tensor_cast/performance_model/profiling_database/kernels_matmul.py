@@ -207,14 +207,20 @@ QUANT_GROUPED_MATMUL = Kernel(
     widths=("e", "k", "n"),
     op=_quant_grouped_matmul,
 )
+_SWIGLU_QUANT_OPERANDS = (
+    *(
+        f"m,k:w ; {weight} ; e,2*i:FLOAT|BF16 ; m:FLOAT ; e:INT64|INT32 -> m,i:w ; m:FLOAT"
+        for weight in ("e,i/16,k/16,16,32:w@NZ", "e,k,2*i:w")
+    ),
+    # Rows of some shape grids have the nine slots of GroupedMatmul, whatever they give as results.
+    *(
+        f"m,k:w ; {weight} ; - ; e,2*i:FLOAT|BF16 ; - ; - ; - ; e:INT64|INT32 ; m:FLOAT -> * m,i:w ; m:FLOAT"
+        for weight in ("e,i/16,k/16,16,32:w@NZ", "e,k,i/8,16:w@NZ")
+    ),
+)
 GROUPED_MATMUL_SWIGLU_QUANT = Kernel(
     types=("GroupedMatmulSwigluQuant", "GroupedMatmulSwigluQuantV2"),
-    layouts=layouts(
-        *(
-            f"m,k:w ; {weight} ; e,2*i:FLOAT|BF16 ; m:FLOAT ; e:INT64|INT32 -> m,i:w ; m:FLOAT"
-            for weight in ("e,i/16,k/16,16,32:w@NZ", "e,k,2*i:w")
-        )
-    ),
+    layouts=layouts(*_SWIGLU_QUANT_OPERANDS),
     axes=("m",),
     widths=("e", "k", "i"),
     op=_grouped_matmul_swiglu_quant,

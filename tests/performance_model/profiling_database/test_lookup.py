@@ -15,7 +15,11 @@ from tensor_cast.performance_model.profiling_database.accuracy import accuracy
 from tensor_cast.performance_model.profiling_database.kernel_table import KERNELS
 from tensor_cast.performance_model.profiling_database.kernels import Kernel, Launch
 from tensor_cast.performance_model.profiling_database.kernels_attention import DECODE_ATTENTION, LATENT_ATTENTION
-from tensor_cast.performance_model.profiling_database.kernels_matmul import DYNAMIC_QUANT_MATMUL, MATMUL
+from tensor_cast.performance_model.profiling_database.kernels_matmul import (
+    DYNAMIC_QUANT_MATMUL,
+    GROUPED_MATMUL_SWIGLU_QUANT,
+    MATMUL,
+)
 from tensor_cast.performance_model.profiling_database.kernels_vector import RMS_NORM
 from tensor_cast.performance_model.profiling_database.lookup import Lookup
 from tensor_cast.performance_model.profiling_database.merge import ProfiledRow
@@ -124,6 +128,20 @@ def test_a_scale_a_token_tells_dynamic_products(lookup: Callable[..., Lookup]) -
     found = lookup({"QuantBatchMatmulV3": rows(DYNAMIC_QUANT_MATMUL, 0, [(sizes(16.0), 5.0)])})
     assert found.time(Launch(DYNAMIC_QUANT_MATMUL, sizes(16.0), {"w": "int8"})).codes == MEASURED
     assert found.time(Launch(DYNAMIC_QUANT_MATMUL, sizes(16.0), {"w": "fp8"})).codes == ANALYTIC
+
+
+@pytest.mark.parametrize("weight", ["2,2,4,16,32", "2,64,4,16"])
+def test_an_experts_product_is_found_in_the_slots_of_shape_grids_too(
+    lookup: Callable[..., Lookup], weight: str
+) -> None:
+    # Two experts of (64, 64): the first product of 32 gated columns. (2, 64, 4, 16) names the blocks of N alone.
+    cells = (f'"8,64;{weight};;2,64;;;;2;8"', "INT8;INT8;;FLOAT;;;;INT64;FLOAT", "ND;FRACTAL_NZ;;ND;;;;ND;ND")
+    profile = ("7.000000", "7.000000", "0.100000", *["0.000000"] * 25, "3")
+    row = ProfiledRow(("dynamic", "AI_CORE", *cells, '"8,64"', "DT_BF16", "ND"), profile, {})
+    found = lookup({"GroupedMatmulSwigluQuant": [row]})
+    launch = Launch(GROUPED_MATMUL_SWIGLU_QUANT, {"m": 8.0, "e": 2.0, "k": 64.0, "i": 32.0}, {"w": "int8"})
+    answer = found.time(launch)
+    assert (answer.codes, answer.seconds) == (MEASURED, pytest.approx(7e-6))
 
 
 LATENT = {"b": 8.0, "h": 16.0, "s": 1.0, "c": 512.0, "r": 64.0, "nb": 1000.0, "bs": 128.0, "mb": 64.0, "mask": 2048.0}

@@ -64,6 +64,39 @@ def test_each_process_is_fitted_by_its_own_rows():
     assert {row.identity: row.duration_us for row in found} == {"a": 1.0, "b": 2.0, "c": 3.0}
 
 
+NINE_SLOTS = [
+    cells([f"{tokens},64 INT8", "2,2,4,16,32 INT8 FRACTAL_NZ", *["-"] * 5, "2 INT64", f"{tokens} FLOAT"], ["-"])
+    for tokens in (5, 6)
+]
+FIVE_SLOTS = [
+    cells([f"{tokens},64 INT8", "2,2,4,16,32 INT8 FRACTAL_NZ", f"{tokens} FLOAT", "2 INT64"], [f"{tokens},32 INT8"])
+    for tokens in (5, 6)
+]
+KERNEL = "GroupedMatmulSwigluQuant"
+
+
+def test_rows_that_no_profile_spells_so_are_told_by_their_order():
+    launches = [launch(given, time, KERNEL) for given, time in zip(FIVE_SLOTS, (1.0, 2.0), strict=True)]
+    records = [record(given, name, 1, kernel=KERNEL) for given, name in zip(NINE_SLOTS, "ab", strict=True)]
+    found = measure([launches], records).rows
+    assert [(row.identity, row.duration_us) for row in found] == [("a", 1.0), ("b", 2.0)]
+    # A row that is spelt as the profile spells it keeps its launch, and the other one gets what is left.
+    found = measure([launches], [record(FIVE_SLOTS[0], "a", 1, kernel=KERNEL), records[1]]).rows
+    assert {row.identity: row.duration_us for row in found} == {None: 1.0, "b": 2.0}
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [record(NINE_SLOTS[0], "a", 1, kernel=KERNEL)],  # one row of two launches
+        [record(given, "ab"[index], 1, kernel=KERNEL) for index, given in enumerate(NINE_SLOTS[::-1])],  # 6 before 5
+    ],
+)
+def test_launches_of_other_sizes_or_numbers_are_no_respelt_rows(records):
+    found = measure([[launch(given, 1.0, KERNEL) for given in FIVE_SLOTS]], records)
+    assert [row.identity for row in found.rows] == [None, None]
+
+
 def test_dispatch_ffn_combine_gets_the_ep_size():
     [found] = measure([[launch(ROW, 1.0, "DispatchFFNCombine")]], [], ep_size=8).rows
     assert found.cells["EP Size"] == found.signature[-1] == "8"

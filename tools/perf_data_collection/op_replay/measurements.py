@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tools.perf_data_collection.op_replay.rows import EP_SIZE
 from tools.perf_data_collection.op_replay.signature import (
     COARSE,
     DISPATCH_FFN_COMBINE,
+    MATMUL_FAMILY,
     Signature,
     has_no_shapes,
     signature,
@@ -97,25 +99,32 @@ def measure(
 ) -> Measurements:
     """Group launches by kernel type and signature.
 
-    Where that cannot tell rows apart (attention of equal shapes and other lengths; kernels whose operands the
-    profiler does not know), the order of the run does: a process launched the rows one after another, each as often
-    as its record says. If the numbers do not agree, nothing is taken for them and a warning says so.
+    Where that cannot tell rows apart, the order of the run does: a process launched the rows one after another, each
+    as often as its record says. So it is for attention of equal shapes and other lengths, for kernels whose operands
+    the profiler does not know, and for rows that spell operands as no profile does (other slots, blanks left out,
+    another dtype of a result). If the numbers do not agree, nothing is guessed: what can be told by its signature is,
+    the rest is left out and a warning says so.
     """
     done = [record for record in records if record.state == "done"]
     ambiguous = _ambiguous(done)
+    respelt = _respelt(done, {key for launches in per_file for key in _keys(launches, ep_size)})
     groups: dict[tuple[str, Signature, str | None], list[Launch]] = defaultdict(list)
     found = Measurements()
     for launches in per_file:
         ordered: dict[tuple[str, Signature | None], list[Launch]] = defaultdict(list)
-        for launch in launches:
-            cells = _with_ep_size(launch, ep_size)
-            key = signature(launch.kernel_type, cells)
-            if has_no_shapes(cells):
-                ordered[launch.kernel_type, None].append(launch)
-            elif (launch.kernel_type, key) in ambiguous:
-                ordered[launch.kernel_type, key].append(launch)
+        taken: set[int] = set()
+        for record, part in _of_respelt_rows(launches, done, respelt):
+            groups[record.operator, record.signature, record.identity].extend(part)
+            taken.update(map(id, part))
+        for launch, (kernel_type, key) in zip(launches, _keys(launches, ep_size), strict=True):
+            if id(launch) in taken:
+                continue
+            if has_no_shapes(launch.cells):
+                ordered[kernel_type, None].append(launch)
+            elif (kernel_type, key) in ambiguous:
+                ordered[kernel_type, key].append(launch)
             else:
-                groups[launch.kernel_type, key, None].append(launch)
+                groups[kernel_type, key, None].append(launch)
         for (kernel_type, shared), anonymous in ordered.items():
             candidates = [
                 record for record in done if record.operator == kernel_type and shared in (None, record.signature)
@@ -132,6 +141,47 @@ def measure(
     for (kernel_type, key, identity), members in groups.items():
         found.rows.append(_measurement(kernel_type, key, identity, members, ep_size))
     return found
+
+
+def _keys(launches: Iterable[Launch], ep_size: int | None) -> list[tuple[str, Signature]]:
+    return [(launch.kernel_type, signature(launch.kernel_type, _with_ep_size(launch, ep_size))) for launch in launches]
+
+
+def _respelt(done: Iterable[RowRecord], launched: Set[tuple[str, Signature]]) -> dict[str, set[str]]:
+    """Identities of rows that were run and of which no launch has the signature, by operator.
+
+    Products are left out, as another kernel of their family may have run, and the fused experts, which run on
+    several processes and are told by the size of their group too.
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    for record in done:
+        is_told_otherwise = record.operator in (*MATMUL_FAMILY, DISPATCH_FFN_COMBINE)
+        if not is_told_otherwise and (record.operator, record.signature) not in launched:
+            found[record.operator].add(record.identity)
+    return found
+
+
+def _of_respelt_rows(
+    launches: Iterable[Launch], done: Sequence[RowRecord], respelt: Mapping[str, Set[str]]
+) -> Iterator[tuple[RowRecord, Sequence[Launch]]]:
+    """Those rows with their launches, where all launches of one process fit its rows in number and in size."""
+    by_type: dict[str, list[Launch]] = defaultdict(list)
+    for launch in launches:
+        if launch.kernel_type in respelt and not has_no_shapes(launch.cells):
+            by_type[launch.kernel_type].append(launch)
+    for kernel_type, own in by_type.items():
+        parts = _in_order(own, [record for record in done if record.operator == kernel_type]) or []
+        if all(
+            _first_size(record.signature) == _first_size(signature(kernel_type, launch.cells))
+            for record, part in parts
+            for launch in part
+        ):
+            yield from ((record, part) for record, part in parts if record.identity in respelt[kernel_type])
+
+
+def _first_size(key: Signature) -> int:
+    """Elements of the first operand, which no spelling changes."""
+    return math.prod(int(size) for size in key[0].split(";")[0].split(",") if size.isdecimal())
 
 
 def _ambiguous(done: Iterable[RowRecord]) -> set[tuple[str, Signature]]:
