@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.errors import ModelingError, did_you_mean
 from tensor_cast.graph import Block, Graph, Node
@@ -12,7 +14,7 @@ from tensor_cast.ops import Collective, Overlapped
 from tensor_cast.performance_model.collectives import outermost_link
 from tensor_cast.performance_model.engine import Engine, chained
 from tensor_cast.performance_model.error import error_band
-from tensor_cast.performance_model.timing import Timer, analytic_timer
+from tensor_cast.performance_model.timing import ANALYTIC, Timer, analytic_timer
 from tensor_cast.timed_kernels import CollectiveEstimate, KernelEstimate
 
 PERFORMANCE_MODELS = ("analytic", "profiling")
@@ -96,6 +98,7 @@ def _price(block: Block, node: Node, timer: Timer, device: DeviceProfile, engine
         section=node.section,
         timing=replace(timing, time=time, error_low=low, error_high=high),
         layers=block.layers,
+        gap_s=np.where(np.equal(timing.codes, ANALYTIC), device.launch_gap_s, 0.0),
     )
 
 

@@ -20,7 +20,9 @@ from tensor_cast.quantity import Quantity
 class KernelEstimate:
     """One kernel of one block: launched ``count`` times, each as ``timing`` says.
 
-    ``layers`` are the indices of the decoder layers that the block stands for; empty for what is not a layer.
+    ``layers`` are the indices of the decoder layers that the block stands for; empty for what is not a layer. ``gap_s``
+    is the time without a kernel after a launch that its row holds: an analytic time reaches to the next launch, a
+    measured one to the end of its kernel.
     """
 
     op: Op
@@ -30,6 +32,7 @@ class KernelEstimate:
     section: int | None
     timing: Timing
     layers: tuple[int, ...] = ()
+    gap_s: Quantity = 0.0
 
     @property
     def time(self) -> KernelTime:
@@ -61,6 +64,7 @@ class KernelEstimate:
 class OpEstimate:
     """A row of the report: all launches of one kernel name in one part of the model.
 
+    ``total_s`` holds the gaps that belong to the launches, which are ``parts_s["wait"]``.
     ``op`` is the first of them; in ``Estimate.ops_by_shape`` its tensors have the shapes of all. ``expected_error`` is
     relative, the mean of all launches by their time; in four cases of five the true time lies between ``error_low`` and
     ``error_high`` of it (relative, negative and positive). NaN where nothing is known.
@@ -117,8 +121,13 @@ class TimedKernels:
 
     @property
     def total_time_s(self) -> Quantity:
-        """Seconds of the run."""
-        return self.device_time_s
+        """Seconds of the run: its kernels, and the gaps between their launches."""
+        return self.device_time_s + self.gaps_s
+
+    @cached_property
+    def gaps_s(self) -> Quantity:
+        """Seconds without a kernel that the rows hold."""
+        return sum((kernel.gap_s * kernel.count for kernel in self.kernels), start=0.0)
 
     @cached_property
     def device_time_s(self) -> Quantity:
@@ -148,7 +157,7 @@ class TimedKernels:
         """Seconds by category."""
         totals: dict[Category, Quantity] = dict.fromkeys(CATEGORIES, 0.0)
         for kernel in self.kernels:
-            totals[kernel.category] = totals[kernel.category] + kernel.total_s
+            totals[kernel.category] = totals[kernel.category] + kernel.total_s + kernel.gap_s * kernel.count
         return totals
 
     @cached_property
@@ -193,8 +202,13 @@ class TimedKernels:
         return tuple(self._row(kernels) for kernels in rows.values())
 
     def _row(self, kernels: list[KernelEstimate]) -> OpEstimate:
-        total: Quantity = sum((kernel.total_s for kernel in kernels), start=0.0)
+        busy: Quantity = sum((kernel.total_s for kernel in kernels), start=0.0)
         parts = {bound: sum((getattr(k.time, f"{bound}_s") * k.count for k in kernels), start=0.0) for bound in BOUNDS}
+        bound = np.argmax(np.stack(np.broadcast_arrays(*parts.values())), axis=0)
+        count: Quantity = sum((kernel.count for kernel in kernels), start=0)
+        waiting: Quantity = sum((kernel.gap_s * kernel.count for kernel in kernels), start=0.0)
+        parts["wait"] = parts["wait"] + waiting
+        total = busy + waiting
         codes = np.concatenate([np.ravel(kernel.timing.codes) for kernel in kernels])
         band = row_band([(kernel.band, kernel.total_s) for kernel in kernels])
         errors: Quantity = sum((kernel.timing.expected_error * kernel.total_s for kernel in kernels), start=0.0)
@@ -202,16 +216,16 @@ class TimedKernels:
             name=kernels[0].op.name,
             part=kernels[0].op.part,
             category=kernels[0].category,
-            count=sum((kernel.count for kernel in kernels), start=0),
+            count=count,
             total_s=total,
             share=total / self.total_time_s,
-            bound=np.argmax(np.stack(np.broadcast_arrays(*parts.values())), axis=0),
+            bound=bound,
             source=source_names(codes),
             flops=sum(((k.op.matrix_flops + k.op.vector_flops) * k.count for k in kernels), start=0.0),
             bytes=sum((k.op.bytes * k.count for k in kernels), start=0.0),
             parts_s=parts,
             op=kernels[0].op,
-            expected_error=errors / np.where(np.greater(total, 0.0), total, 1.0),
+            expected_error=errors / np.where(np.greater(busy, 0.0), busy, 1.0),
             error_low=band.low,
             error_high=band.high,
         )

@@ -38,6 +38,7 @@ def video_estimate_to_dict(estimate: VideoEstimate) -> dict[str, Any]:
         "tokens": {name: plain(value) for name, value in asdict(estimate.tokens).items()},
         "flops_per_forward": plain(estimate.flops_per_forward),
         "total_time_s": plain(estimate.total_time_s),
+        "idle_s": plain(estimate.gaps_s),
         "step_time_s": plain(estimate.step_time_s),
         "forward_time_s": plain(estimate.forward_time_s),
         "forwards": plain(estimate.forwards),

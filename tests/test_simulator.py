@@ -57,6 +57,16 @@ def test_rows_add_up_to_the_total_and_to_the_categories() -> None:
         assert sum(op.share for op in estimate.ops) == pytest.approx(1.0)
 
 
+def test_analytic_rows_hold_the_gaps_of_their_launches() -> None:
+    estimate = price(dense(), DECODE, "ATLAS_800_A3_752T_128G_DIE", compile=True)
+    assert estimate.device.launch_gap_s > 0
+    for op in estimate.ops:
+        assert op.parts_s["wait"] == pytest.approx(estimate.device.launch_gap_s * op.count)
+    assert sum(op.parts_s["wait"] for op in estimate.ops) == pytest.approx(estimate.idle_s)
+    assert sum(op.total_s for op in estimate.ops) == pytest.approx(estimate.total_time_s)
+    assert sum(estimate.categories.values()) == pytest.approx(estimate.total_time_s)
+
+
 def test_prefill_reports_ttft_and_decode_tpot() -> None:
     prefill, decode = price(dense(), PREFILL), price(dense(), DECODE)
     assert prefill.ttft_s == prefill.total_time_s

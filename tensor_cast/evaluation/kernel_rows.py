@@ -119,3 +119,24 @@ def _launches(scope: str) -> float:
     """A trace of a very long run draws a block once and names its scope ``layers x 40``."""
     merged = _MERGED_SCOPE.search(scope)
     return float(merged[1]) if merged else 1.0
+
+
+def kernels_alone(document: dict[str, Any]) -> dict[str, Any]:
+    """A simulation's JSON with rows and categories of kernels alone, as a profiler times them.
+
+    There an analytic row holds the gaps between its launches too (``parts_s.wait``); here they are in ``idle_s`` only.
+    """
+    ops = [_kernel_alone(op, document["total_time_s"]) for op in document["ops"]]
+    categories = {name: sum(op["total_s"] for op in ops if op["category"] == name) for name in document["categories"]}
+    return {**document, "ops": ops, "categories": categories}
+
+
+def _kernel_alone(op: dict[str, Any], step_s: float) -> dict[str, Any]:
+    gaps_s = op["parts_s"]["wait"]
+    # A pipeline's wait for its micro-batches is a row of its own, all of it waiting.
+    if op["bound"] == "wait" or not gaps_s:
+        return op
+    total_s = op["total_s"] - gaps_s
+    average_s = total_s / op["count"] if op["count"] else 0.0
+    parts_s = {**op["parts_s"], "wait": 0.0}
+    return {**op, "total_s": total_s, "average_s": average_s, "share": total_s / step_s, "parts_s": parts_s}

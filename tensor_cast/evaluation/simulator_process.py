@@ -15,7 +15,7 @@ from typing import Any
 
 from tensor_cast.errors import ModelingError
 from tensor_cast.evaluation.flags import command_line
-from tensor_cast.evaluation.kernel_rows import KernelRow, rows_of_trace
+from tensor_cast.evaluation.kernel_rows import KernelRow, kernels_alone, rows_of_trace
 
 PROGRAM = "msmodeling"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +64,7 @@ def simulate_in_process(
         if status != 0:
             raise SimulatorError(_refusal(lines), exit_status=status if status in (1, 2) else 1)
         return Simulation(
-            json.loads(document.read_text(encoding="utf-8")),
+            kernels_alone(json.loads(document.read_text(encoding="utf-8"))),
             rows_of_trace(json.loads(trace.read_text(encoding="utf-8"))) if with_kernels else (),
             wall_time_s,
         )

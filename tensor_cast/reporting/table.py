@@ -166,7 +166,8 @@ def times(estimate: Estimate) -> Facts:
     band = error_band(float(estimate.error_low), float(estimate.error_high))
     rows = [("execution time", f"{duration(float(estimate.total_time_s))} ({band})")]
     if idle := float(estimate.idle_s):
-        rows.append(("without a kernel", f"{duration(idle)} of it, between launches and waiting for the host"))
+        where = "between launches and waiting for the host; analytic rows hold the gaps of their calls"
+        rows.append(("without a kernel", f"{duration(idle)} of it, {where}"))
     if encoder := float(estimate.encoder_time_s):
         rows.append(("vision encoder", f"{duration(encoder)} of it"))
     if estimate.ttft_s is not None:
