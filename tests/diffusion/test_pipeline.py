@@ -261,6 +261,15 @@ def test_malformed_configs(tmp_path: Path, changes: dict[str, Any], message: str
         load_pipeline(str(directory))
 
 
+@pytest.mark.parametrize("name", ["transformer", "transformer_2"])
+def test_a_denoiser_without_a_config_is_missed(tmp_path: Path, name: str) -> None:
+    listed = {part: ["diffusers", "WanTransformer3DModel"] for part in ("transformer", "transformer_2")}
+    directory = write(tmp_path, model_index=listed)
+    (directory / name / "config.json").unlink()
+    with pytest.raises(ModelingError, match=rf"names a {name}, but there is no {name}/config\.json"):
+        load_pipeline(str(directory))
+
+
 def test_a_misread_text_encoder_is_named(tmp_path: Path) -> None:
     directory = write(tmp_path, text_encoder={"model_type": "t6"})
     assert load_pipeline(str(directory)).unpriced == ("text_encoder",)

@@ -58,6 +58,9 @@ VIDEO_CLASSES = frozenset(
 )
 """Classes that make videos; the others make images, whatever their VAE could do with frames."""
 
+TRANSFORMERS = ("transformer", "transformer_2")
+"""Directories of denoisers, in the order that they run."""
+
 COMPRESSION = {
     "CogVideoXTransformer3DModel": (4, 8),
     "FluxTransformer2DModel": (1, 8),
@@ -133,7 +136,10 @@ def read_pipeline(loaded: LoadedConfig) -> Pipeline:
             "use `msmodeling text-generate` for a language model."
         )
     index = Config(loaded.config, where=f"{loaded.name}/model_index.json")
-    names = [name for name in ("transformer", "transformer_2") if name in components]
+    for name in TRANSFORMERS:
+        if _is_listed(index, name) and name not in components:
+            raise ModelingError(f"{index.where} names a {name}, but there is no {name}/config.json: add it.")
+    names = [name for name in TRANSFORMERS if name in components]
     if not names:
         raise ModelingError(f"{loaded.name} has no transformer: only diffusion transformers are modelled.")
     kind = index.text("_class_name", "")
@@ -210,9 +216,8 @@ def _text_encoders(model: str, components: dict[str, dict[str, Any]], read: _Rea
 def _expected_but_absent(loaded: LoadedConfig, index: Config, denoiser: Denoiser, read: _Read) -> None:
     """Name the weighty parts that the index lists, or every such pipeline has, without a config here."""
     components = loaded.pipeline or {}
-    listed = [name for name, value in index.values.items() if isinstance(value, list) and any(value)]
-    for name in listed:
-        if name.startswith(("text_encoder", "image_encoder")) and name not in components:
+    for name in index.values:
+        if name.startswith(("text_encoder", "image_encoder")) and _is_listed(index, name) and name not in components:
             read.unpriced.append(name)
     if not any(name.startswith("text_encoder") for name in (*components, *read.unpriced)):
         read.unpriced.append("text_encoder")
@@ -233,6 +238,12 @@ def _references(kind: str) -> References | None:
     if "Edit" not in kind:
         return None
     return References(prompt_area=384 * 384 if "EditPlus" in kind else 1024 * 1024)
+
+
+def _is_listed(index: Config, name: str) -> bool:
+    """Whether a pipeline has a component: ``"vae": ["diffusers", "AutoencoderKLWan"]``, not ``[null, null]``."""
+    value = index.values.get(name)
+    return isinstance(value, list) and any(value)
 
 
 def _note_ignored(config: Config, name: str, read: _Read) -> None:
