@@ -48,6 +48,7 @@ COMMANDS = {
     "compare": Command("cli.compare", "compare recorded evaluations"),
     "explain": Command("cli.explain", "explain the difference between a measured profile and an evaluation"),
     "perf-db": Command("cli.perf_db", "look into a performance database"),
+    "calibrate": Command("cli.calibrate", "fit a device profile to the measured rows of a performance database"),
 }
 
 _DESCRIPTION = "Predict what a model costs on an accelerator that you do not have."
