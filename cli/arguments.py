@@ -284,6 +284,19 @@ def check_performance_model(arguments: argparse.Namespace) -> None:
         raise UsageError(f"{useless[0]} is about measured times: add --performance-model profiling, or leave it out.")
 
 
+def check_outputs(arguments: argparse.Namespace) -> None:
+    """Refuse result files that could not be written, before anything is computed.
+
+    Raises:
+        ModelingError: there is no such directory, or it may not be written.
+    """
+    from tensor_cast.reporting.output_file import check_writable
+
+    for flag, path in (("--json", arguments.json), ("--chrome-trace-file", arguments.chrome_trace_file)):
+        if path is not None and (flag, str(path)) != ("--json", "-"):
+            check_writable(path, flag)
+
+
 def deployment(arguments: argparse.Namespace) -> Deployment:
     """The deployment that the flags describe; what they leave out keeps the core's default.
 

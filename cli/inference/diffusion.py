@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace, *, video: bool) -> int:
     _read_resolution(arguments)
     _require(arguments, video=video)
     shared.check_performance_model(arguments)
-    _check_outputs(arguments)
+    shared.check_outputs(arguments)
     from tensor_cast.models.diffusion.reader import load_pipeline
     from tensor_cast.video_simulator import simulate_video
 
@@ -109,14 +109,6 @@ def _known(*, video: bool) -> list[str]:
     from tensor_cast.models.diffusion.reader import makes_video, pipeline_ids
 
     return [model_id for model_id in pipeline_ids() if makes_video(model_id) == video]
-
-
-def _check_outputs(arguments: argparse.Namespace) -> None:
-    from tensor_cast.reporting.output_file import check_writable
-
-    for flag, path in (("--json", arguments.json), ("--chrome-trace-file", arguments.chrome_trace_file)):
-        if path is not None and (flag, str(path)) != ("--json", "-"):
-            check_writable(path, flag)
 
 
 def _workload(arguments: argparse.Namespace, *, video: bool) -> VideoWorkload:

@@ -156,7 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
     logging.basicConfig(level=arguments.log_level, format="%(levelname)s %(message)s", stream=sys.stderr, force=True)
     _require(arguments)
     shared.check_performance_model(arguments)
-    _check_outputs(arguments)
+    shared.check_outputs(arguments)
     started = time.perf_counter()
     device = shared.device_profile(arguments)
     _log.info("device %s, family %s: %s", device.name, device.family, device.description)
@@ -226,14 +226,6 @@ def _closest_models(name: str | None) -> list[str]:
         return []
     closest = catalog.closest_ids(name)
     return [f"The model {name} is not in the catalog; the closest there: {', '.join(closest)}."] if closest else []
-
-
-def _check_outputs(arguments: argparse.Namespace) -> None:
-    from tensor_cast.reporting.output_file import check_writable
-
-    for flag, path in (("--json", arguments.json), ("--chrome-trace-file", arguments.chrome_trace_file)):
-        if path is not None and (flag, str(path)) != ("--json", "-"):
-            check_writable(path, flag)
 
 
 def _spec(arguments: argparse.Namespace) -> ModelSpec:

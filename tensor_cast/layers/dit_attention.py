@@ -60,10 +60,9 @@ class Projection:
             v,
         )
 
-    def project(self, b: DenoiserBuild, x: Tensor, part: str, name: str, *, k: int | None = None) -> Tensor:
-        """One of the three projections, from rows of ``k``."""
-        k = k or self.hidden
-        return linear(b, x, k=k, n=self.width, part=f"{part}.{name}", scheme=b.scheme, bias=self.bias)
+    def project(self, b: DenoiserBuild, x: Tensor, part: str, name: str) -> Tensor:
+        """One of the three projections."""
+        return linear(b, x, k=self.hidden, n=self.width, part=f"{part}.{name}", scheme=b.scheme, bias=self.bias)
 
     def normalise(self, b: DenoiserBuild, x: Tensor, part: str, name: str) -> Tensor:
         """Norm of queries or keys."""

@@ -12,7 +12,7 @@ from tensor_cast.models.config import Config
 from tensor_cast.models.diffusion.counts import matrix_flops, vae_graph, vae_parameters
 from tensor_cast.models.diffusion.denoiser import Latent
 from tensor_cast.models.diffusion.reader import VAES
-from tensor_cast.models.diffusion.vae import Pass, TileAxis, Vae, latent_size
+from tensor_cast.models.diffusion.vae import Pass, TileAxis, Vae
 
 WAN21, WAN22 = "Wan-AI/Wan2.1-T2V-14B-Diffusers", "Wan-AI/Wan2.2-TI2V-5B-Diffusers"
 HUNYUAN, COG = "hunyuanvideo-community/HunyuanVideo", "THUDM/CogVideoX-5b"
@@ -87,7 +87,7 @@ def test_parameters_equal_the_reference_class(model: str) -> None:
 @pytest.mark.parametrize(("model", "frames"), FLOPS)
 def test_flops_equal_the_reference_class(model: str, frames: int, fused: bool) -> None:
     found = vae(model)
-    passes = found.passes(latent_size(found, float(frames), 64.0, 96.0))
+    passes = found.passes(Latent((frames - 1) / found.temporal + 1, 64 / found.spatial, 96 / found.spatial))
     for decode in (False, True):
         total = sum(float(run.count) * flops(found, run, decode=decode, fused=fused) for run in passes)
         assert total == FLOPS[model, frames][decode]

@@ -106,8 +106,3 @@ def halvings(config: Config, key: str, default: int, *, most: int) -> int:
     if ratio & (ratio - 1) or ratio > 2**most:
         config.fail(key, f"a power of two of at most {2**most}, one halving between two levels of block_out_channels")
     return ratio.bit_length() - 1
-
-
-def latent_size(vae: Vae, frames: Quantity, height: Quantity, width: Quantity) -> Latent:
-    """Size of the latent of a video."""
-    return Latent((frames - 1.0) / vae.temporal + 1.0, height / vae.spatial, width / vae.spatial)

@@ -1,6 +1,6 @@
-"""Autoencoders of GroupNorm and residual blocks: Stable Diffusion 3 and FLUX (images), HunyuanVideo, CogVideoX.
+"""Autoencoders of GroupNorm and residual blocks: Stable Diffusion 3 and FLUX (images), HunyuanVideo.
 
-Structure after diffusers' AutoencoderKL, AutoencoderKLHunyuanVideo and AutoencoderKLCogVideoX.
+Structure after diffusers' AutoencoderKL and AutoencoderKLHunyuanVideo.
 """
 
 from __future__ import annotations
