@@ -14,7 +14,8 @@ from tensor_cast.ops import Collective, Overlapped
 from tensor_cast.performance_model.collectives import outermost_link
 from tensor_cast.performance_model.engine import Engine, chained
 from tensor_cast.performance_model.error import error_band
-from tensor_cast.performance_model.timing import ANALYTIC, Timer, analytic_timer
+from tensor_cast.performance_model.roofline import KernelTime
+from tensor_cast.performance_model.timing import ANALYTIC, Timer, Timing, analytic_timer
 from tensor_cast.timed_kernels import CollectiveEstimate, KernelEstimate
 
 PERFORMANCE_MODELS = ("analytic", "profiling")
@@ -89,7 +90,7 @@ def _price(block: Block, node: Node, timer: Timer, device: DeviceProfile, engine
     timing = timer(node.op)
     low, high = error_band(node.op, timing, device)
     # A collective waits for its peers: its launch hides nothing.
-    time = timing.time if isinstance(node.op, Collective) else chained(timing.time, engine)
+    time = timing.time if isinstance(node.op, Collective) else _in_a_graph(timing, engine)
     return KernelEstimate(
         op=node.op,
         block=block.name,
@@ -100,6 +101,14 @@ def _price(block: Block, node: Node, timer: Timer, device: DeviceProfile, engine
         layers=block.layers,
         gap_s=np.where(np.equal(timing.codes, ANALYTIC), device.launch_gap_s, 0.0),
     )
+
+
+def _in_a_graph(timing: Timing, engine: Engine | None) -> KernelTime:
+    """A measured time, and one that follows measured neighbours, is of the device alone: no launch is in it to hide."""
+    hidden = chained(timing.time, engine)
+    if hidden is timing.time:
+        return hidden
+    return replace(hidden, fixed_s=np.where(timing.codes == ANALYTIC, hidden.fixed_s, timing.time.fixed_s))
 
 
 def collectives(graph: Graph, device: DeviceProfile, timer: Timer | None = None) -> list[CollectiveEstimate]:

@@ -10,8 +10,12 @@ import pytest
 from tensor_cast import Deployment, ModelingError, TextWorkload, simulate
 from tensor_cast.deployment import ENGINES
 from tensor_cast.devices import get_device
+from tensor_cast.graph import Graph
+from tensor_cast.ops import Elementwise
 from tensor_cast.performance_model.engine import Engine, chained, engines, get_engine, idle_time
 from tensor_cast.performance_model.roofline import KernelTime
+from tensor_cast.performance_model.timing import SOURCES, Timing
+from tensor_cast.pricing import price
 from tests.small_models import dense
 
 DEVICE = replace(get_device("TEST_DEVICE"), launch_gap_s=1e-6, host_launch_s=5e-6)
@@ -45,6 +49,18 @@ def test_a_graph_hides_a_part_of_each_launch() -> None:
     time = KernelTime(1e-6, 0.0, 0.0, 0.0, 4e-6)
     assert chained(time, ENGINE).fixed_s == pytest.approx(3e-6)
     assert chained(time, None) is time
+
+
+def test_no_launch_hides_in_a_measured_time() -> None:
+    # Four points, one of each source; all fixed costs are 4 us, of which a quarter hides where the model was asked.
+    graph = Graph()
+    with graph.block("layer"):
+        graph.emit(Elementwise(name="add", part="", inputs=(), outputs=(), flops=1.0))
+    timing = Timing(KernelTime(1e-6, 0.0, 0.0, 0.0, 4e-6), np.arange(len(SOURCES), dtype=np.int8))
+    (priced,) = price(graph, DEVICE, lambda op: timing, ENGINE)
+    np.testing.assert_allclose(priced.timing.time.fixed_s, [4e-6, 4e-6, 4e-6, 3e-6])
+    (unchained,) = price(graph, DEVICE, lambda op: timing)
+    assert unchained.timing.time is timing.time
 
 
 def test_the_device_idles_between_launches() -> None:
