@@ -163,7 +163,8 @@ class Attention(Op):
     """Softmax attention over a KV cache.
 
     ``pairs`` is the number of (query token, key token) pairs of the whole batch that the mask leaves, for one head.
-    ``cache_bytes`` is what is read of the cache: ``inputs`` names the cache tensor for its shape only.
+    ``cache_bytes`` is what is read of the cache: ``inputs`` names the cache tensor for its shape only. Without
+    ``causal`` every query sees every key, as in encoders and diffusion transformers.
     """
 
     batch: Quantity
@@ -176,6 +177,7 @@ class Attention(Op):
     pairs: Quantity
     cache_bytes: Quantity
     decode: bool
+    causal: bool = True
 
     category: ClassVar[Category] = "FlashAttention"
 

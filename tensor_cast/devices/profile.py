@@ -108,9 +108,9 @@ class DeviceProfile:
     figure by its dotted path (``matrix_flops.int8``, ``interconnect.server.bandwidth``), where it comes from; a figure
     that a rule derived starts with ``assumed``.
 
-    ``kernels`` has the cost of every kernel class, and of a class in one matrix dtype (``matmul_fp8``) where that
-    differs. Between a kernel and the next of a graph the device idles for ``launch_gap_s``; in eager mode the host
-    needs ``host_launch_s`` for each launch.
+    ``kernels`` has the cost of every kernel class, and of a class in one matrix dtype (``matmul_fp8``) or of attention
+    without a causal mask (``attention_prefill_full``) where that differs. Between a kernel and the next of a graph the
+    device idles for ``launch_gap_s``; in eager mode the host needs ``host_launch_s`` for each launch.
     """
 
     name: str
@@ -152,6 +152,7 @@ class DeviceProfile:
         """Peak FLOP/s of vector work in ``dtype``; formats without a rate of their own are computed in float32."""
         return self.vector_flops.get(dtype, self.vector_flops["float32"])
 
-    def kernel_cost(self, kind: KernelClass, dtype: str) -> KernelCost:
-        """Cost of kernels of a class whose matrix work runs in ``dtype``."""
-        return self.kernels.get(f"{kind}_{dtype}") or self.kernels[kind]
+    def kernel_cost(self, kind: KernelClass, *variants: str) -> KernelCost:
+        """Cost of a class of kernels: of the first of ``variants`` (a dtype, ``full``) that has one of its own."""
+        apart = (self.kernels.get(f"{kind}_{variant}") for variant in variants)
+        return next(filter(None, apart), self.kernels[kind])

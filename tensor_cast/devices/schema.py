@@ -82,6 +82,7 @@ class Kernels(Struct, forbid_unknown_fields=True):
     attention_prefill: Kernel | UnsetType = UNSET
     attention_prefill_int8: Kernel | UnsetType = UNSET
     attention_prefill_fp8: Kernel | UnsetType = UNSET
+    attention_prefill_full: Kernel | UnsetType = UNSET
     attention_decode: Kernel | UnsetType = UNSET
     attention_decode_int8: Kernel | UnsetType = UNSET
     attention_decode_fp8: Kernel | UnsetType = UNSET

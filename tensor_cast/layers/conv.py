@@ -169,6 +169,7 @@ def position_attention(
             pairs=b.batch * pairs_per_sample,
             cache_bytes=0.0,
             decode=False,
+            causal=False,
         )
     )
     projected = linear(b, out, k=width, n=width, part=f"{part}.output", scheme=UNQUANTIZED, bias=True)

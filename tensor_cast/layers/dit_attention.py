@@ -168,6 +168,7 @@ def attend(
             pairs=b.batch * query_tokens * seen,
             cache_bytes=0.0,
             decode=False,
+            causal=False,
         )
     )
     return out

@@ -65,6 +65,7 @@ class EncoderAttention:
                 pairs=b.batch * tokens * ((tokens + 1.0) / 2.0 if self.causal else tokens),
                 cache_bytes=0.0,
                 decode=False,
+                causal=self.causal,
             )
         )
         return linear(b, out, k=width, n=self.hidden, part="attention.output", scheme=UNQUANTIZED, bias=self.bias)

@@ -175,6 +175,7 @@ class VisionEncoder:
                 pairs=pairs,
                 cache_bytes=0.0,
                 decode=False,
+                causal=False,
             )
         )
         return row_parallel_linear(

@@ -68,7 +68,7 @@ def compute_time(op: Op, device: DeviceProfile) -> KernelTime:
     Raises:
         ModelingError: the device has no rate for the op's matrix dtype.
     """
-    cost = device.kernel_cost(kernel_class(op), op.matrix_dtype)
+    cost = device.kernel_cost(kernel_class(op), *_variants(op))
     matrix = _matrix_time(op, cost, device)
     vector = op.vector_flops / (device.vector_rate("float32") * cost.vector_efficiency)
     memory = op.bytes / (device.memory_bandwidth * cost.memory_efficiency)
@@ -79,6 +79,12 @@ def compute_time(op: Op, device: DeviceProfile) -> KernelTime:
     if cost.start_s and op.inputs:
         fixed = fixed + cost.start_s * np.minimum(_rows(op), device.vector_cores)
     return KernelTime(matrix, vector, memory, 0.0, fixed, unhidden_s=unhidden)
+
+
+def _variants(op: Op) -> tuple[str, ...]:
+    """Variants of its class that ``op`` belongs to, the more telling first."""
+    unmasked = isinstance(op, Attention) and not (op.causal or op.decode)
+    return (op.matrix_dtype, "full") if unmasked else (op.matrix_dtype,)
 
 
 def _rows(op: Op) -> Quantity:

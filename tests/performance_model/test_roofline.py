@@ -202,3 +202,31 @@ def test_arrays_give_what_single_points_give() -> None:
     together = compute_time(matmul(rows, 4096, 5120), DEVICES[1]).total_s  # type: ignore[arg-type]
     apart = [compute_time(matmul(float(m), 4096, 5120), DEVICES[1]).total_s for m in rows]
     np.testing.assert_allclose(together, apart, rtol=1e-12)
+
+
+def test_attention_without_a_mask_may_have_a_cost_of_its_own() -> None:
+    def attention(causal: bool) -> Attention:
+        q = Tensor((8192.0, 1280), "bfloat16")
+        return Attention(
+            name="flash_attention",
+            part="p",
+            inputs=(q, q, q),
+            outputs=(q,),
+            batch=1.0,
+            query_length=8192.0,
+            kv_length=8192.0,
+            heads=10,
+            kv_heads=10,
+            qk_dim=128,
+            v_dim=128,
+            pairs=8192.0**2,
+            cache_bytes=0.0,
+            decode=False,
+            causal=causal,
+        )
+
+    device = get_device("ATLAS_800_A2_376T_64G")
+    masked, full = (compute_time(attention(causal), device).matrix_s for causal in (True, False))
+    causal_cost, full_cost = device.kernels["attention_prefill"], device.kernels["attention_prefill_full"]
+    assert masked / full == pytest.approx(full_cost.matrix_efficiency / causal_cost.matrix_efficiency)
+    assert compute_time(attention(False), DEVICE).total_s == compute_time(attention(True), DEVICE).total_s
