@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from tensor_cast.performance_model.error import (
     unmeasured,
 )
 from tensor_cast.performance_model.roofline import KernelTime
-from tensor_cast.performance_model.timing import Timing
+from tensor_cast.performance_model.timing import MEASURED, Timing
 from tests.small_models import dense
 
 KNOWN = residuals()
@@ -36,8 +37,8 @@ def product(dtype: str = "bfloat16") -> MatMul:
     return MatMul(name="m", part="p", inputs=(x, w), outputs=(), m=8.0, k=64.0, n=64.0, matrix_dtype=dtype)
 
 
-def timing(seconds: object, expected: object = math.nan) -> Timing:
-    return Timing(KernelTime(0.0, 0.0, seconds, 0.0, 0.0), expected_error=expected)  # type: ignore[arg-type]
+def timing(seconds: object) -> Timing:
+    return Timing(KernelTime(0.0, 0.0, seconds, 0.0, 0.0))  # type: ignore[arg-type]
 
 
 def test_each_group_has_an_interval_around_its_prediction() -> None:
@@ -69,11 +70,14 @@ def test_a_device_without_measurements_has_a_wider_band() -> None:
     assert inherited == pytest.approx(KNOWN.widening * measured)
 
 
-def test_measured_points_have_the_error_of_their_measurement() -> None:
-    low, high = error_band(product(), timing(np.array([1e-3, 1e-3]), np.array([0.04, math.nan])), H100)
+def test_measured_points_have_the_error_of_their_source() -> None:
+    four = replace(timing(np.full(4, 1e-3)), codes=np.arange(4, dtype=np.int8))
+    low, high = error_band(product(), four, H100)
     group = KNOWN.groups["nvidia_hopper"]["matmul"]
-    np.testing.assert_allclose(low, [-0.04, group.long.low])
-    np.testing.assert_allclose(high, [0.04, group.long.high])
+    np.testing.assert_allclose(low, [-0.06, -0.15, -0.18, group.long.low])
+    np.testing.assert_allclose(high, [0.06, 0.14, 0.39, group.long.high])
+    # One point alone.
+    assert error_band(product(), replace(timing(1e-3), codes=MEASURED), H100) == (-0.06, 0.06)
 
 
 def test_nothing_is_claimed_of_what_was_never_measured() -> None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import csv
 
+import numpy as np
 import pytest
 
+from tensor_cast.devices import get_device
+from tensor_cast.performance_model.analytic import analytic_time
+from tensor_cast.performance_model.error import SOURCE_BANDS
+from tensor_cast.performance_model.profiling_database.accuracy import accuracy
 from tensor_cast.performance_model.profiling_database.paths import (
     DATA_DIRECTORY,
     DEFAULT_DEVICE,
@@ -15,6 +20,7 @@ from tensor_cast.performance_model.profiling_database.paths import (
 from tensor_cast.performance_model.profiling_database.shapes import row_key
 from tensor_cast.performance_model.profiling_database.store import Database
 from tensor_cast.performance_model.profiling_database.validation import validate
+from tensor_cast.performance_model.timing import SOURCES
 
 A3 = database_directory(DEFAULT_DEVICE, "0.15.0", "2.9.0", "8.5")
 DIRECTORIES = sorted({path.parent for path in DATA_DIRECTORY.rglob("*.csv")})
@@ -48,6 +54,17 @@ def test_a3_matrix_products_stay_below_the_peak() -> None:
         for key, duration in zip(rows.keys, rows.duration_us, strict=True):
             (m, k), (_, n) = (tuple(map(int, shape.split(",")[:2])) for shape in (key[0].split(";")[0], key[3]))
             assert 2.0 * m * n * k / (duration * 1e-6) < peak, key
+
+
+def test_bands_are_those_of_rows_left_out() -> None:
+    device = get_device(DEFAULT_DEVICE)
+    ratios: dict[str, list[float]] = {}
+    for kernel in accuracy(A3, lambda op: analytic_time(op, device).total_s, samples=0):
+        for row in kernel.rows:
+            if row.predicted_us is not None:
+                ratios.setdefault(row.source, []).append(row.measured_us / row.predicted_us - 1.0)
+    for source, band in zip(SOURCES[1:], SOURCE_BANDS[1:], strict=False):
+        assert np.quantile(ratios[source], [0.1, 0.9]) == pytest.approx(band, abs=0.02), source
 
 
 def test_a3_collectives_lie_beside_and_add_up() -> None:
