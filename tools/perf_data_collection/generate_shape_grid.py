@@ -96,22 +96,24 @@ def _run(arguments: argparse.Namespace) -> None:
     if not directory.is_dir():
         raise ModelingError(f"The database directory {directory} does not exist.{_others(directory)}")
     if arguments.dry_run:
-        plans, needs = _plan(directory, arguments)
+        plans, needs, others = _plan(directory, arguments)
     else:
         from tensor_cast.performance_model.profiling_database.atomic import database_lock, replace_files
         from tensor_cast.performance_model.profiling_database.table import table_bytes
 
         with database_lock(directory, wait=not arguments.no_wait):
-            plans, needs = _plan(directory, arguments)
+            plans, needs, others = _plan(directory, arguments)
             replace_files({plan.path: table_bytes(plan.content()) for plan in plans if plan.new})
-    print("\n".join(summary(directory, plans, needs, dry_run=arguments.dry_run)))
+    print("\n".join(summary(directory, plans, needs, others, dry_run=arguments.dry_run)))
 
 
-def _plan(directory: Path, arguments: argparse.Namespace) -> tuple[list[FilePlan], list[ModelNeeds]]:
+def _plan(directory: Path, arguments: argparse.Namespace) -> tuple[list[FilePlan], list[ModelNeeds], list[FilePlan]]:
+    """What each file gets, what the models need, and what the files that are not to be extended have of it."""
     import numpy as np
 
+    from tensor_cast.performance_model.profiling_database.store import csv_files
     from tools.perf_data_collection.grid_generator.candidates import Structure
-    from tools.perf_data_collection.grid_generator.grid import GridOptions, StructuresOf, plan_file
+    from tools.perf_data_collection.grid_generator.grid import GridOptions, StructuresOf, plan_file, rows_of_file
     from tools.perf_data_collection.grid_generator.model_structures import model_needs
     from tools.perf_data_collection.memory_estimator import GIB
 
@@ -129,7 +131,9 @@ def _plan(directory: Path, arguments: argparse.Namespace) -> tuple[list[FilePlan
     options = GridOptions(arguments.rows, arguments.seed, arguments.max_hbm_gb * GIB)
     generator = np.random.default_rng(options.seed)
     plans = [plan_file(path, structures, options, generator) for path in _shown(paths, "files")]
-    return plans, needs
+    extended = {plan.path for plan in plans if plan.table is not None}
+    others = [path for path in csv_files(directory) if needs and path not in extended]
+    return plans, needs, [rows_of_file(path) for path in others]
 
 
 def _paths(directory: Path, ops: Sequence[str] | None) -> list[Path]:
@@ -167,8 +171,18 @@ def _shown(items: Sequence[_Item], what: str) -> Iterable[_Item]:
     return track(items, description=what, console=Console(stderr=True), transient=True)
 
 
-def summary(directory: Path, plans: Sequence[FilePlan], needs: Sequence[ModelNeeds], *, dry_run: bool) -> list[str]:
-    """The lines that tell what was added, what was dropped and what a model's kernels have now."""
+def summary(
+    directory: Path,
+    plans: Sequence[FilePlan],
+    needs: Sequence[ModelNeeds],
+    others: Sequence[FilePlan] = (),
+    *,
+    dry_run: bool,
+) -> list[str]:
+    """The lines that tell what was added, what was dropped and what a model's kernels have now.
+
+    ``others`` are the database's files beside those of ``plans``.
+    """
     from tools.perf_data_collection.grid_generator.coverage import coverage_lines
 
     added = [plan for plan in plans if plan.new]
@@ -185,7 +199,7 @@ def summary(directory: Path, plans: Sequence[FilePlan], needs: Sequence[ModelNee
     skipped = [f"{plan.kernel_type} ({plan.reason})" for plan in plans if not plan.candidates]
     if skipped:
         lines.append(f"Nothing for {len(skipped)} files: {', '.join(skipped)}.")
-    return [*lines, *coverage_lines(needs, plans)]
+    return [*lines, *coverage_lines(needs, [*plans, *others])]
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import pytest
 
 from tensor_cast.deployment import Deployment
 from tensor_cast.performance_model.profiling_database.coverage import REPLAYED_KERNELS
+from tensor_cast.performance_model.profiling_database.kernels_vector import SWIGLU_QUANT
 from tensor_cast.performance_model.profiling_database.layouts import layouts
 from tensor_cast.performance_model.profiling_database.paths import DEFAULT_DEVICE, database_directory
 from tensor_cast.performance_model.profiling_database.schema import KEY_COLUMNS, PROFILE_DURATION, REPLAY_DURATION
@@ -209,6 +210,26 @@ def test_a_grid_covers_what_a_simulation_asks_for(database: Path, capsys: pytest
         estimate = simulate(model, device=DEFAULT_DEVICE, workload=decode, deployment=sizes, **profiling)  # type: ignore[arg-type]
         analytic = {row.name for row in unmeasured_kernels(estimate.kernels) if "analytic" in row.source}
         assert analytic <= {"concat", "all_to_all", "all_gather", "all_reduce"}
+
+
+def test_rows_of_files_that_are_not_extended_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files that --ops does not name, and those of kernels that cannot be replayed."""
+    models = ("--target-models", "Qwen/Qwen3-0.6B", "--rows", "0")
+    assert run(tmp_path, *models, "--ops", "RmsNorm") == 0
+    # SwiGluQuant as Qwen3-0.6B has it: 3072 columns of gate and as many of up.
+    swiglu = SWIGLU_QUANT.layouts[0].render({"t": 16.0, "d": 3072.0}, {"x": "bfloat16", "q": "int8"})
+    table = Table([*KEY_COLUMNS, PROFILE_DURATION], [[*swiglu, "20.000000"]])
+    (tmp_path / "SwiGluQuant.csv").write_bytes(table_bytes(table))
+    capsys.readouterr()
+    assert run(tmp_path, *models, "--ops", "Add", "--dry-run") == 0
+    *_, counts, replayed, others, _ = capsys.readouterr().out.splitlines()
+    assert counts.split()[2:4] == ["1", "(1%)"]
+    wanted = replayed.split(": ")[1].rstrip(".").split(", ")
+    assert not any(one.startswith("RmsNorm ") for one in wanted)
+    assert "MatMulV2 23" in wanted
+    # Five widths of SwiGLU (whole, and in 2, 4, 8 and 16 parts) alone, and five before a quantisation less this one.
+    assert "SwiGlu 9" in wanted
+    assert others.endswith("cannot be replayed: Swish 5, Mul 5.")
 
 
 def test_sparse_attention_and_indexer_come_from_their_models(tmp_path: Path) -> None:

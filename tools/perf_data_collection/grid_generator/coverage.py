@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
+
+from tensor_cast.performance_model.profiling_database.coverage import REPLAYED_KERNELS
 
 from tools.perf_data_collection.grid_generator.candidates import Structure
 from tools.perf_data_collection.grid_generator.model_structures import ModelNeeds, Need
@@ -31,6 +34,14 @@ class Rows:
         return any(all(self.has(structure) for structure in way) for way in need.ways)
 
 
+def _missing(need: Need, present: Rows) -> set[str]:
+    """Kernels without rows of the likeliest way that replay can run, else of the likeliest way."""
+    if not need.ways:
+        return set()
+    replayed = (way for way in need.ways if all(one.kernel.name in REPLAYED_KERNELS for one in way))
+    return {one.kernel.name for one in next(replayed, need.ways[0]) if not present.has(one)}
+
+
 def coverage_lines(needs: Sequence[ModelNeeds], plans: Sequence[FilePlan]) -> list[str]:
     """A line a model, and the kernels that its ops need and no file has."""
     if not needs:
@@ -39,19 +50,21 @@ def coverage_lines(needs: Sequence[ModelNeeds], plans: Sequence[FilePlan]) -> li
     present = Rows(structure for plan in plans for structure in (*plan.present, *plan.planned))
     width = max(len(model.model) for model in needs)
     lines = [f"{'kernels of all deployments':<{width + 2}}{'ops':>6}{'timed now':>12}{'when measured':>16}"]
-    missing: dict[str, int] = {}
+    missing: Counter[str] = Counter()
     for model in needs:
         total = len(model.needs)
         counts = [sum(rows.cover(need) for need in model.needs) for rows in (timed, present)]
         now, then = (f"{count} ({count / total:.0%})" for count in counts)
         lines.append(f"{model.model:<{width + 2}}{total:>6}{now:>12}{then:>16}")
-        for need in model.needs:
-            if not present.cover(need) and need.ways:
-                name = need.ways[0][0].kernel.name
-                missing[name] = missing.get(name, 0) + 1
-    if missing:
-        kernels = ", ".join(f"{name} {count}" for name, count in sorted(missing.items(), key=lambda item: -item[1]))
-        lines.append(f"Still without rows (name those that can be replayed with --ops): {kernels}.")
+        missing.update(name for need in model.needs if not present.cover(need) for name in _missing(need, present))
+    replayed, others = (
+        ", ".join(f"{name} {count}" for name, count in missing.most_common() if (name in REPLAYED_KERNELS) == wanted)
+        for wanted in (True, False)
+    )
+    if replayed:
+        lines.append(f"Still without rows, for more --rows or these --ops: {replayed}.")
+    if others:
+        lines.append(f"Without rows, and for profiles alone, as they cannot be replayed: {others}.")
     unknown = sorted({name for model in needs for name in model.unknown})
     if unknown:
         lines.append(f"Ops without a kernel of their own, timed by the analytic model: {', '.join(unknown)}.")

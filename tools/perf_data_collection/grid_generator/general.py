@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
-from tensor_cast.performance_model.profiling_database.kernel_table import KERNELS
 from tensor_cast.performance_model.profiling_database.kernels import Kernel
 from tensor_cast.performance_model.profiling_database.kernels_attention import (
     DECODE_ATTENTION,
@@ -114,8 +113,3 @@ def _vector_widths(kernel: Kernel) -> Iterable[tuple[float, ...]]:
     if kernel is MASKED_FILL or kernel.widths == ("d",):
         return [(width,) for width in axes.WIDTHS]
     return []
-
-
-def kernels_of_file(kernel_type: str) -> list[Kernel]:
-    """Kernels whose rows a file of this type may get."""
-    return [kernel for kernel in KERNELS if kernel_type in kernel.types]

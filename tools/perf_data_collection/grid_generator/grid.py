@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tensor_cast.performance_model.profiling_database.coverage import REPLAYED_KERNELS
+from tensor_cast.performance_model.profiling_database.kernel_table import kernels_of_type
 from tensor_cast.performance_model.profiling_database.kernels import Kernel
 from tensor_cast.performance_model.profiling_database.layouts import Layout
 from tensor_cast.performance_model.profiling_database.schema import KEY_COLUMNS
@@ -21,7 +22,7 @@ from tools.perf_data_collection.grid_generator.candidates import (
 )
 from tools.perf_data_collection.grid_generator.completion import completed
 from tools.perf_data_collection.grid_generator.existing import ExistingRows, Variant, existing_rows, identity
-from tools.perf_data_collection.grid_generator.general import general_structures, kernels_of_file
+from tools.perf_data_collection.grid_generator.general import general_structures
 from tools.perf_data_collection.grid_generator.rows import new_table
 from tools.perf_data_collection.grid_generator.sampling import measuring_order
 from tools.perf_data_collection.memory_estimator import operand_bytes
@@ -103,13 +104,14 @@ def plan_file(
     Raises:
         ModelingError: the file cannot be read.
     """
-    kernels = kernels_of_file(path.stem)
+    kernels = kernels_of_type(path.stem)
     if path.stem not in REPLAYED_KERNELS or not kernels:
         return FilePlan(path, None, reason="cannot be replayed")
     table = read_table(path) if path.exists() else Table([], [])
     if path.exists() and KEY_COLUMNS[0] not in table.columns:
         return FilePlan(path, None, reason=f"no column {KEY_COLUMNS[0]!r}")
     existing = existing_rows(table, kernels)
+    timed, present = _structures(existing)
     chosen: list[tuple[ExistingRows, Sequence[Structure]]]
     if structures is None:
         in_file = [one for one in existing if one.variants]
@@ -130,9 +132,26 @@ def plan_file(
         known=sum(queue.known for queue in queues),
         too_large=sum(queue.too_large for queue in queues),
         reason="" if queues else "the models ask for no such kernel" if structures else "no general axes",
-        timed=frozenset().union(*(one.timed for one in existing)),
-        present=frozenset().union(*(one.present for one in existing)),
+        timed=timed,
+        present=present,
     )
+
+
+def rows_of_file(path: Path) -> FilePlan:
+    """What a file has that is not to be extended.
+
+    Raises:
+        ModelingError: the file cannot be read.
+    """
+    timed, present = _structures(existing_rows(read_table(path), kernels_of_type(path.stem)))
+    return FilePlan(path, None, timed=timed, present=present)
+
+
+def _structures(existing: Iterable[ExistingRows]) -> tuple[frozenset[Structure], frozenset[Structure]]:
+    """Those that are timed and those that have rows."""
+    rows = list(existing)
+    timed, present = (one.timed for one in rows), (one.present for one in rows)
+    return frozenset().union(*timed), frozenset().union(*present)
 
 
 @dataclass(frozen=True, eq=False)
