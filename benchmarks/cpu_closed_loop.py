@@ -3,9 +3,10 @@
     python benchmarks/cpu_closed_loop.py [--layers 4] [--repeat 7] [--threads 2]
 
 Fills a temporary database with rows around (never at) the sizes of two steps of a decoder of Qwen3-0.6B's widths,
-measures them with ``start_microbench.py --backend cpu``, predicts a prefill and a decode step with
-``performance_model="profiling"``, and runs the same steps in torch on the same threads. Prints both and where the
-predicted time comes from. Needs PyTorch and about two minutes on two cores.
+measures them with ``start_microbench.py --backend cpu``, and fits a profile of this machine to them. Predicts a
+prefill and a decode step twice, with ``performance_model="profiling"`` from the rows and analytically on the fitted
+profile, and runs the same steps in torch on the same threads. Prints all three, what the fit leaves on rows that it has
+not seen, and where the predicted time comes from. Needs PyTorch and about three minutes on two cores.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ import torch
 import torch.nn.functional as functional
 
 from tensor_cast import Deployment, Estimate, TextWorkload, simulate
+from tensor_cast.calibration import calibrate
+from tensor_cast.devices import DeviceProfile
 from tensor_cast.performance_model.profiling_database.schema import BASE_COLUMNS
 from tensor_cast.performance_model.profiling_database.table import Table, table_bytes
 from tools.perf_data_collection.op_replay.host.attention import attend, paged
@@ -38,7 +41,8 @@ Q, KV = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
 PREFILL_TOKENS = 384
 DECODE_BATCH, DECODE_CONTEXT = 12, 1000
 GRID_TOKENS = (1, 4, 8, 16, 64, 256, 512, 1024)
-GRID_DECODE = [(batch, context) for batch in (4, 8, 16) for context in (512, 768, 1536)]
+GRID_PROMPTS = (*range(16, 129, 16), *range(160, 353, 32), *range(448, 1025, 64))
+GRID_DECODE = [(batch, context) for batch in (1, 2, 4, 8, 16) for context in (256, 512, 768, 1536)]
 ANY_DEVICE = "ATLAS_800_A3_752T_128G_DIE"
 """Times ops without rows; the output says how little that is."""
 EPSILON = 1e-6
@@ -55,19 +59,29 @@ def main() -> None:
         start = time.monotonic()
         measure(database, arguments)
         print(f"measured the grid in {time.monotonic() - start:.0f} s")
+        fitted = calibrated(database)
         decoder = Decoder(arguments.layers)
         prefill = TextWorkload(num_queries=1, query_length=PREFILL_TOKENS)
         decode = TextWorkload(num_queries=DECODE_BATCH, query_length=1, context_length=DECODE_CONTEXT - 1, decode=True)
         for name, workload, step in (("prefill", prefill, decoder.prefill), ("decode", decode, decoder.decode)):
-            estimate = simulate(
-                str(model),
-                device=ANY_DEVICE,
-                workload=workload,
-                deployment=Deployment(compile=True, block_size=BLOCK),
-                performance_model="profiling",
-                database=database,
-            )
-            report(name, estimate, shortest(step, arguments.repeat))
+            measured_s = shortest(step, arguments.repeat)
+            deployment = Deployment(compile=True, block_size=BLOCK)
+            for how, device, source in (
+                ("from rows", ANY_DEVICE, {"performance_model": "profiling", "database": database}),
+                ("on the fitted profile", fitted, {}),
+            ):
+                estimate = simulate(str(model), device=device, workload=workload, deployment=deployment, **source)
+                report(f"{name}, {how}", estimate, measured_s)
+
+
+def calibrated(database: Path) -> DeviceProfile:
+    """A profile of this machine from its rows alone; prints what they leave of the half that it has not seen."""
+    memory_bytes = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    found = calibrate(database, "MY_CPU", memory_bytes=memory_bytes)
+    for fit in found.classes:
+        errors = fit.kept or f"median error {fit.after.median:.1%}, p90 {fit.after.p90:.1%}"
+        print(f"  {fit.key:18} {fit.fitted_rows:3} rows fitted, {fit.other_rows:3} others: {errors}")
+    return found.profile
 
 
 def report(name: str, estimate: Estimate, measured_s: float) -> None:
@@ -205,7 +219,7 @@ def write_grid(database: Path) -> None:
 
 
 def _prefill_rows() -> Iterable[tuple[tuple[object, ...], tuple[object, ...], dict[str, str]]]:
-    for t in (128, 256, 512, 1024):
+    for t in GRID_PROMPTS:
         slots = {0: (t, HEADS, HEAD_DIM), 1: (t, KV_HEADS, HEAD_DIM), 2: (t, KV_HEADS, HEAD_DIM)}
         slots |= {4: ((2048, 2048), "INT8"), 5: ((1,), "INT64"), 6: ((1,), "INT64")}
         lengths = {"Runtime actual_seq_lengths_values": str(t), "Runtime actual_seq_lengths_kv_values": str(t)}
