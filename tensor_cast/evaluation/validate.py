@@ -116,6 +116,17 @@ def validate_results(directory: Path) -> list[Fault]:
     return faults
 
 
+def results_within(directory: Path) -> list[Path]:
+    """The results directories that ``directory`` stands for: itself, or all within where it only holds others.
+
+    Comparisons beside them (``compare/``) are none of them.
+    """
+    if any((directory / name).exists() for name in (CONFIG, SUMMARY)) or not directory.is_dir():
+        return [directory]
+    within = sorted(path for path in directory.iterdir() if path.is_dir() and path.name != "compare")
+    return [path for path in within if not path.name.startswith(".")] or [directory]
+
+
 def require_valid(directory: Path) -> None:
     """Refuse to read what is not a sound results directory.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tensor_cast.evaluation.validate import validate_results
+from tensor_cast.evaluation.validate import results_within, validate_results
 
 SCRIPT = Path(__file__).parents[2] / "skills/performance-evaluation/scripts/validate_results.py"
 
@@ -122,6 +122,15 @@ def test_the_script_tells_by_its_exit_status(text_results: Path, results: Path, 
     absent = _script(str(tmp_path / "nowhere"))
     assert (absent.returncode, absent.stdout) == (2, "")
     assert "There is no results directory" in absent.stderr
+
+
+def test_a_directory_of_results_stands_for_all_of_them(text_results: Path, tmp_path: Path) -> None:
+    for name in (text_results.name, f"{text_results.name}_run2"):
+        shutil.copytree(text_results, tmp_path / name)
+    (tmp_path / "compare").mkdir()
+    assert results_within(tmp_path) == [tmp_path / text_results.name, tmp_path / f"{text_results.name}_run2"]
+    assert results_within(text_results) == [text_results]
+    assert results_within(tmp_path / "absent") == [tmp_path / "absent"]
 
 
 def test_the_script_writes_json(results: Path) -> None:

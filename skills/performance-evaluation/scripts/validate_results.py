@@ -3,8 +3,8 @@
 
     python skills/performance-evaluation/scripts/validate_results.py results/wan2.2_t2v-14b_a2-376t-64g_w1_u1_cfg0
 
-Every fault is printed with its file and field. The exit status is 0 for sound results, 1 for faults, 2 for a directory
-that does not exist.
+A directory that only holds results directories, such as `results`, stands for all of them. Every fault is printed with
+its file and field. The exit status is 0 for sound results, 1 for faults, 2 for a directory that does not exist.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[3])
 
 from tensor_cast.errors import ModelingError  # noqa: E402
-from tensor_cast.evaluation.validate import validate_results  # noqa: E402
+from tensor_cast.evaluation.validate import results_within, validate_results  # noqa: E402
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print the faults as JSON")
     arguments = parser.parse_args(argv)
     try:
-        found = {str(directory): validate_results(directory) for directory in arguments.results}
+        checked = [one for directory in arguments.results for one in results_within(directory)]
+        found = {str(directory): validate_results(directory) for directory in checked}
     except ModelingError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status
