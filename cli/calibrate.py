@@ -98,12 +98,14 @@ def _base(name: str | None, file: Path | None, new_name: str) -> DeviceProfile |
 
 
 def _sections(found: Calibration, base: DeviceProfile | None, path: Path) -> list[Section]:
+    from tensor_cast.performance_model.error import FEWEST_ROWS
     from tensor_cast.reporting.layout import Column, Sentence, Table
 
     titles = ("kernel class", "fitted rows", "other rows", "median before", "p90", "median after", "p90")
     columns = (*(Column(title, right=index > 0) for index, title in enumerate(titles)), Column("", breakable=True))
     before = f"the costs of {base.name}" if base else "the rules' costs"
-    note = f"Errors are relative, on the rows that were not fitted; before: with {before}."
+    note = f"Errors are relative, on the rows that were not fitted; before: with {before}. "
+    note += f"A fit needs {FEWEST_ROWS} rows, and may not predict the others worse."
     if found.unused_rows:
         note += f" Rows not used, their layout being unknown: {found.unused_rows}."
     sections: list[Section] = [Table("Calibration", columns, tuple(map(_row, found.classes)), note=note)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from tensor_cast.calibration_rows import FloatArray, Rows, best_rates, read_rows
 from tensor_cast.calibration_search import Bound, minimise
-from tensor_cast.devices.profile import KERNEL_CLASSES, DeviceProfile, KernelCost
+from tensor_cast.devices.profile import KERNEL_CLASSES, DeviceProfile, KernelClass, KernelCost
 from tensor_cast.devices.registry import load_device_file
 from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.error import FEWEST_ROWS
@@ -94,6 +94,7 @@ def calibrate(
         fits.append(fit)
     unknown = Residuals(float("nan"), float("nan"))
     fits += [ClassFit(key, 0, 0, unknown, unknown, "no rows") for key in KERNEL_CLASSES if key not in by_class.rows]
+    fits.sort(key=lambda fit: (KERNEL_CLASSES.index(_class_of(fit.key)), fit.key))
     return Calibration(device, tuple(fits), by_class.unused)
 
 
@@ -156,7 +157,7 @@ def _fit_class(
     counts = (int(fitted.sum()), int((~fitted).sum()))
     before = _log_errors(start, rows)[~fitted]
     if counts[0] < FEWEST_ROWS or not counts[1]:
-        why = f"too few rows: a fit needs {FEWEST_ROWS} of the one half and some of the other"
+        why = "too few rows"
         return device, ClassFit(key, *counts, _residuals(before), _residuals(_log_errors(device, rows)[~fitted]), why)
     kind = _class_of(key)
     cost = device.kernels.get(key) or device.kernels[kind]
@@ -164,7 +165,7 @@ def _fit_class(
     candidate = replace(device, kernels={**device.kernels, key: found})
     train, others = _log_errors(candidate, rows)[fitted], _log_errors(candidate, rows)[~fitted]
     if np.mean(np.abs(others)) > np.mean(np.abs(before)):
-        why = "a fit of the one half predicts the other worse"
+        why = "other rows worse"
         return device, ClassFit(key, *counts, _residuals(before), _residuals(_log_errors(device, rows)[~fitted]), why)
     after = _residuals(others)
     words = (
@@ -224,7 +225,7 @@ def _solve(device: DeviceProfile, key: str, cost: KernelCost, rows: Sequence[Row
     return best
 
 
-def _class_of(key: str) -> str:
+def _class_of(key: str) -> KernelClass:
     return next(kind for kind in KERNEL_CLASSES if key == kind or key.startswith(f"{kind}_"))
 
 
