@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tensor_cast.performance_model.profiling_database.coverage import REPLAYED_KERNELS
-
 from tools.perf_data_collection.grid_generator.candidates import Structure
 from tools.perf_data_collection.grid_generator.model_structures import ModelNeeds, Need
 

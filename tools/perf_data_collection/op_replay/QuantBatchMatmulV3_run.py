@@ -12,8 +12,8 @@ if __package__ in (None, ""):
 
 import numpy as np
 import torch
-from tensor_cast.performance_model.profiling_database.shapes import Tensor
 
+from tensor_cast.performance_model.profiling_database.shapes import Tensor
 from tools.perf_data_collection.op_replay.errors import RowError
 from tools.perf_data_collection.op_replay.host.float64 import Array, float64
 from tools.perf_data_collection.op_replay.host.pieces import int8_product

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.paths import DATA_DIRECTORY
-
 from tools.perf_data_collection.database_arguments import add_database_arguments, database_path
 
 UPDATE_MODES = ("all", "missing-only")

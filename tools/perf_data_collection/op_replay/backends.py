@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from tensor_cast.errors import ModelingError
 
+from tensor_cast.errors import ModelingError
 from tools.perf_data_collection.op_replay.layouts import FRACTAL_NZ_CODE
 
 

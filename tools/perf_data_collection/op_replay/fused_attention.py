@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tensor_cast.performance_model.profiling_database.shapes import Tensor
 
+from tensor_cast.performance_model.profiling_database.shapes import Tensor
 from tools.perf_data_collection.op_replay.errors import RowError
 from tools.perf_data_collection.op_replay.host.attention import paged
 from tools.perf_data_collection.op_replay.host.requests import (

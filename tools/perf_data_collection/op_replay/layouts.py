@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import torch
-from tensor_cast.performance_model.profiling_database.shapes import Tensor
 
+from tensor_cast.performance_model.profiling_database.shapes import Tensor
 from tools.perf_data_collection.op_replay.errors import RowError
 
 FRACTAL_NZ = "FRACTAL_NZ"

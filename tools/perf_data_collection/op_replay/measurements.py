@@ -16,7 +16,6 @@ from tensor_cast.performance_model.profiling_database.schema import (
     kernel_type_name,
 )
 from tensor_cast.performance_model.profiling_database.statistics import duration_us
-
 from tools.perf_data_collection.op_replay.journal import RowRecord
 from tools.perf_data_collection.op_replay.op_summary import OUTPUT_DIRECTORY
 from tools.perf_data_collection.op_replay.rows import EP_SIZE

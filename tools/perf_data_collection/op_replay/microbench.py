@@ -17,7 +17,6 @@ from pathlib import Path
 from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.atomic import database_lock, replace_files, write_failure
 from tensor_cast.performance_model.profiling_database.table import read_table, table_bytes
-
 from tools.perf_data_collection.op_replay import catalog, npu
 from tools.perf_data_collection.op_replay.arguments import (
     EP_SIZE_FLAG,

@@ -11,7 +11,6 @@ from typing import TextIO
 
 from tensor_cast.performance_model.profiling_database.schema import COUNTERS, KEY_COLUMNS
 from tensor_cast.performance_model.profiling_database.shapes import quoted_shapes
-
 from tools.perf_data_collection.op_replay.rows import ReplayRow
 
 OUTPUT_DIRECTORY = "mindstudio_profiler_output"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from tensor_cast.performance_model.profiling_database.shapes import Tensor
 
+from tensor_cast.performance_model.profiling_database.shapes import Tensor
 from tools.perf_data_collection.op_replay.errors import RowError
 from tools.perf_data_collection.op_replay.layouts import FRACTAL_NZ, logical_shape, torch_dtype
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from tensor_cast.errors import ModelingError
 
+from tensor_cast.errors import ModelingError
 from tools.perf_data_collection.op_replay.backends import Backend
 from tools.perf_data_collection.op_replay.errors import RowError, RowSkippedError
 from tools.perf_data_collection.op_replay.journal import Journal, RowRecord, State

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from tensor_cast.performance_model.profiling_database.atomic import make_directory, replace_files
-
 from tools.perf_data_collection.op_replay.journal import RowRecord
 from tools.perf_data_collection.op_replay.write_back import FileOutcome, Gap, totals
 

@@ -17,7 +17,6 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
 from tensor_cast.errors import ModelingError
-
 from tools.perf_data_collection.op_replay import catalog
 from tools.perf_data_collection.op_replay.arguments import (
     EP_SIZE_FLAG,

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tensor_cast.errors import ModelingError
-
 from tools.perf_data_collection.op_replay import npu
 from tools.perf_data_collection.op_replay.arguments import (
     EXIT_OUT_OF_MEMORY,

@@ -12,7 +12,6 @@ from tensor_cast.performance_model.profiling_database.shapes import (
     canonical_shapes,
     is_missing,
 )
-
 from tools.perf_data_collection.op_replay.rows import EP_SIZE
 
 Signature: TypeAlias = tuple[str, ...]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensor_cast.errors import ModelingError
-
 from tools.perf_data_collection.op_replay.arguments import processes_per_node
 from tools.perf_data_collection.op_replay.npu import require_npu
 

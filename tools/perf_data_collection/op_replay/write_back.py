@@ -20,7 +20,6 @@ from tensor_cast.performance_model.profiling_database.schema import (
 from tensor_cast.performance_model.profiling_database.shapes import quoted_shapes
 from tensor_cast.performance_model.profiling_database.statistics import duration_us
 from tensor_cast.performance_model.profiling_database.table import Table
-
 from tools.perf_data_collection.op_replay.measurements import Measurement
 from tools.perf_data_collection.op_replay.rows import EP_SIZE, ReplayRow
 from tools.perf_data_collection.op_replay.signature import (
