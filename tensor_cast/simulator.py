@@ -18,12 +18,12 @@ from tensor_cast.models.parameters import count_parameters
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.ops import Op
 from tensor_cast.performance_model.engine import Engine, get_engine, idle_time
-from tensor_cast.performance_model.error import unmeasured
 from tensor_cast.performance_model.roofline import KernelTime
 from tensor_cast.performance_model.timing import Timing
 from tensor_cast.pricing import check_world, collectives, device_profile, performance_timer, price
 from tensor_cast.quantity import Quantity
 from tensor_cast.timed_kernels import KernelEstimate
+from tensor_cast.unmeasured import beyond_measurements
 from tensor_cast.workload import TextWorkload
 
 
@@ -79,7 +79,7 @@ def simulate(
         kernels=tuple(kernels),
         collectives=tuple(collectives(step.graph, profile, timer)),
         memory=text_memory(spec, step, workload, deployment, profile, reserved_bytes=reserved_bytes),
-        warnings=(*_warnings(spec, workload, deployment), *unmeasured(kernels, profile)),
+        warnings=(*_warnings(spec, workload, deployment), *beyond_measurements(kernels, profile)),
         performance_model=performance_model,
     )
     return replace(estimate, idle_s=_idle_time(estimate, engine))

@@ -1,15 +1,20 @@
-"""What a database does not tell about a run: the heaviest kernels that are not measured."""
+"""What measurements do not tell about a run: kernels that no database has, and work beyond all that was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tensor_cast.devices.profile import DeviceProfile
+from tensor_cast.performance_model.error import FEWEST_ROWS, class_of, residuals
 from tensor_cast.performance_model.profiling_database.coverage import REPLAYED_KERNELS
 from tensor_cast.performance_model.timing import MEASURED
 from tensor_cast.timed_kernels import KernelEstimate
+
+# Share of the time that warnings of a class start at.
+NOTABLE_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -60,3 +65,40 @@ def _unmeasured(kernels: list[KernelEstimate], total: float) -> UnmeasuredKernel
         seconds=seconds,
         share=seconds / total if total else 0.0,
     )
+
+
+def beyond_measurements(kernels: Sequence[KernelEstimate], device: DeviceProfile) -> list[str]:
+    """Warnings of what a request asks beyond all measurements: classes, devices and sizes, with the nearest measured.
+
+    Only classes that take a notable share of the time are named. The device of round figures, which is no product, has
+    nothing to be measured.
+    """
+    if device.family == "test":
+        return []
+    known = residuals()
+    family = known.heirs.get(device.family, device.family)
+    total = float(np.max(sum((kernel.total_s for kernel in kernels), start=0.0)))
+    shares: dict[str, float] = {}
+    longest: dict[str, float] = {}
+    for kernel in kernels:
+        if kernel.source != "analytic" or not kernel.op.inputs:
+            continue
+        name = class_of(kernel.op, device)
+        shares[name] = shares.get(name, 0.0) + float(np.max(kernel.total_s)) / total
+        longest[name] = max(longest.get(name, 0.0), float(np.max(kernel.time.total_s)))
+    notable = [name for name, share in shares.items() if share >= NOTABLE_SHARE]
+    groups = known.groups.get(family, {})
+    missing = [name for name in notable if name not in groups or groups[name].rows < FEWEST_ROWS]
+    messages = []
+    if missing:
+        messages.append(f"No measurement near this: {', '.join(missing)} kernels on {device.name}.")
+    devices = known.measured.get(family, ())
+    if devices and device.name not in devices and len(missing) < len(notable):
+        messages.append(f"Kernel times of {device.name} rest on measurements of {' and '.join(devices)}.")
+    for name in notable:
+        if name not in missing and longest[name] > 2.0 * groups[name].longest_s:
+            messages.append(
+                f"A kernel of {name} takes {longest[name]:.3g} s, which is beyond what was measured; the longest was "
+                f"{groups[name].longest_s:.3g} s."
+            )
+    return messages

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,17 +22,12 @@ from tensor_cast.performance_model.roofline import kernel_class
 from tensor_cast.performance_model.timing import ANALYTIC, Timing
 from tensor_cast.quantity import Quantity
 
-if TYPE_CHECKING:
-    from tensor_cast.timed_kernels import KernelEstimate
-
 DATA = Path(__file__).with_name("residuals.yaml")
 # A class with fewer fitted rows than this has no percentiles worth the name.
 FEWEST_ROWS = 8
 # Of measured, interpolated and extrapolated times: 1.28 times the median deviation from run to run of the packaged A3
 # rows, and the tenth and ninetieth percentile of measured over predicted when each of them is left out and predicted.
 SOURCE_BANDS = ((-0.06, 0.06), (-0.15, 0.14), (-0.18, 0.39))
-# Share of the time that warnings of a class start at.
-NOTABLE_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -196,43 +191,6 @@ class _Sums:
             np.sqrt(correlation * self._low * self._low + independent * self._low_squared),
             np.sqrt(correlation * self._high * self._high + independent * self._high_squared),
         )
-
-
-def unmeasured(kernels: Sequence[KernelEstimate], device: DeviceProfile) -> list[str]:
-    """Warnings of what a request asks beyond all measurements: classes, devices and sizes, with the nearest measured.
-
-    Only classes that take a notable share of the time are named. The device of round figures, which is no product, has
-    nothing to be measured.
-    """
-    if device.family == "test":
-        return []
-    known = residuals()
-    family = known.heirs.get(device.family, device.family)
-    total = float(np.max(sum((kernel.total_s for kernel in kernels), start=0.0)))
-    shares: dict[str, float] = {}
-    longest: dict[str, float] = {}
-    for kernel in kernels:
-        if kernel.source != "analytic" or not kernel.op.inputs:
-            continue
-        name = class_of(kernel.op, device)
-        shares[name] = shares.get(name, 0.0) + float(np.max(kernel.total_s)) / total
-        longest[name] = max(longest.get(name, 0.0), float(np.max(kernel.time.total_s)))
-    notable = [name for name, share in shares.items() if share >= NOTABLE_SHARE]
-    groups = known.groups.get(family, {})
-    missing = [name for name in notable if name not in groups or groups[name].rows < FEWEST_ROWS]
-    messages = []
-    if missing:
-        messages.append(f"No measurement near this: {', '.join(missing)} kernels on {device.name}.")
-    devices = known.measured.get(family, ())
-    if devices and device.name not in devices and len(missing) < len(notable):
-        messages.append(f"Kernel times of {device.name} rest on measurements of {' and '.join(devices)}.")
-    for name in notable:
-        if name not in missing and longest[name] > 2.0 * groups[name].longest_s:
-            messages.append(
-                f"A kernel of {name} takes {longest[name]:.3g} s, which is beyond what was measured; the longest was "
-                f"{groups[name].longest_s:.3g} s."
-            )
-    return messages
 
 
 def to_plain(value: Residuals) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from tensor_cast.performance_model.error import (
     row_band,
     to_plain,
     total_band,
-    unmeasured,
 )
 from tensor_cast.performance_model.roofline import KernelTime
 from tensor_cast.performance_model.timing import MEASURED, Timing
+from tensor_cast.unmeasured import beyond_measurements
 from tests.small_models import dense
 
 KNOWN = residuals()
@@ -138,7 +138,7 @@ def test_a_sweep_has_a_band_a_point() -> None:
 
 def test_the_device_of_round_figures_is_not_warned_about() -> None:
     estimate = simulate(dense(), device="TEST_DEVICE", workload=DECODE)
-    assert unmeasured(estimate.kernels, estimate.device) == []
+    assert beyond_measurements(estimate.kernels, estimate.device) == []
     assert math.isnan(float(estimate.error_low))
 
 
