@@ -9,12 +9,15 @@ from tensor_cast.quantity import Quantity, ceil_div
 
 BLOCK_SIZE = 128
 """Tokens of a KV cache block, vllm-ascend's default."""
-FUSED_MASK = 2048.0
+FUSED_MASK = 2048
 """Side of the one causal mask that sparse_mode 3 takes whatever the lengths are."""
+RING_MASK = 512
+"""Side of the triangular mask that the ring kernel takes whatever the lengths are."""
 SMALLEST_POOL = 16
 GENERATED = "shape_grid_scene_generated"
 """``Runtime metadata_completeness`` of a generated row: its lengths are known, as it was made from them."""
 CAUSAL = 3
+"""sparse_mode in which the last query of a request sees all of its keys."""
 
 
 def pool_blocks(batch: Quantity, kv_length: Quantity) -> np.typing.NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """Attention over a KV cache: FusedInferAttentionScore in its layouts, the indexer and sparse attention.
 
 FusedInferAttentionScore reports 31 operands. Its shapes give the pool of the KV cache, not the lengths in use; those
-come from the ``Runtime`` columns, and a row of a paged cache without them is of no use here.
+come from the ``Runtime`` columns. A profiled row of a paged cache without them is of no use here; a replayed one is.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ import numpy.typing as npt
 from tensor_cast.ops import Attention, Op, Tensor
 from tensor_cast.performance_model.profiling_database.kernels import Columns, Form, FormsOf, Kernel, Launch, numbers
 from tensor_cast.performance_model.profiling_database.layouts import Coordinates, Dtypes, layouts
-from tensor_cast.performance_model.profiling_database.schema import FUSED_ATTENTION
+from tensor_cast.performance_model.profiling_database.schema import FUSED_ATTENTION, REPLAY_DURATION
 from tensor_cast.quantity import Quantity
 
+QUERY_VALUES = "Runtime actual_seq_lengths_values"
 KV_VALUES = "Runtime actual_seq_lengths_kv_values"
 AVERAGE_KV = "Runtime avg_seq_len"
 KV_HEADS = "Runtime num_key_value_heads"
-LENGTH_COLUMNS = (KV_VALUES, AVERAGE_KV, KV_HEADS)
+LENGTH_COLUMNS = (KV_VALUES, AVERAGE_KV, KV_HEADS, REPLAY_DURATION)
 
 LONGEST_DECODE = 16
 """New tokens a sequence up to which a row with older keys counts as a decode: engines verify no more drafted tokens."""
 
 _SLOTS = 31
-_MASK, _LENGTHS, _KV_LENGTHS, _BLOCK_TABLE, _QUERY_ROPE, _KEY_ROPE = 4, 5, 6, 14, 24, 25
+MASK, QUERY_LENGTHS, KV_LENGTHS, BLOCK_TABLE, QUERY_ROPE, KEY_ROPE = 4, 5, 6, 14, 24, 25
+"""Slots behind query, key and value."""
 
 
 def _fused(slots: dict[int, str], outputs: str) -> str:
@@ -33,26 +35,26 @@ def _fused(slots: dict[int, str], outputs: str) -> str:
 
 def _masked(slots: dict[int, str], outputs: str) -> tuple[str, str]:
     """With a causal mask and without."""
-    return _fused({**slots, _MASK: "mask,mask~:=INT8"}, outputs), _fused(slots, outputs)
+    return _fused({**slots, MASK: "mask,mask~:=INT8"}, outputs), _fused(slots, outputs)
 
 
-_TOKEN_LENGTHS = {_LENGTHS: "b~:=INT64", _KV_LENGTHS: "b~:=INT64"}
+_TOKEN_LENGTHS = {QUERY_LENGTHS: "b~:=INT64", KV_LENGTHS: "b~:=INT64"}
 _DENSE = {0: "t,h,d:x", **_TOKEN_LENGTHS}
 # Keys of this step alone, packed like the queries.
 _PACKED = _masked({**_DENSE, 1: "keys,g,d:x", 2: "keys,g,v:x"}, "t,h,v:x ; ?")
 # A paged cache, its heads flattened.
-_PAGED = _masked({**_DENSE, 1: "nb,bs,wk~:x", 2: "nb,bs,wv~:x", _BLOCK_TABLE: "b,mb~:=INT32"}, "t,h,v:x ; ?")
+_PAGED = _masked({**_DENSE, 1: "nb,bs,wk~:x", 2: "nb,bs,wv~:x", BLOCK_TABLE: "b,mb~:=INT32"}, "t,h,v:x ; ?")
 _EXPANDED = _masked(
-    {**_DENSE, 1: "keys,h,d:x", 2: "keys,h,v:x", _QUERY_ROPE: "t,h,r:x", _KEY_ROPE: "keys,h,r:x"}, "t,h,v:x ; ?"
+    {**_DENSE, 1: "keys,h,d:x", 2: "keys,h,v:x", QUERY_ROPE: "t,h,r:x", KEY_ROPE: "keys,h,r:x"}, "t,h,v:x ; ?"
 )
 _LATENT_SLOTS = {
     0: "b,h,s,c:x",
     1: "nb,1,bs,c~:x",
     2: "nb,1,bs,c~:x",
-    _KV_LENGTHS: "b~:=INT64",
-    _BLOCK_TABLE: "b,mb~:=INT32",
-    _QUERY_ROPE: "b,h,s,r:x",
-    _KEY_ROPE: "nb,1,bs,r~:x",
+    KV_LENGTHS: "b~:=INT64",
+    BLOCK_TABLE: "b,mb~:=INT32",
+    QUERY_ROPE: "b,h,s,r:x",
+    KEY_ROPE: "nb,1,bs,r~:x",
 }
 # One new token sees all keys, so decodes come without a mask first.
 _LATENT = (*_masked(_LATENT_SLOTS, "b,h,s,c:x ; ?")[::-1], *_masked(_LATENT_SLOTS, "h,b,s,c:x ; ?")[::-1])
@@ -63,15 +65,20 @@ def _mean_of_cell(cell: str) -> float:
     return float(values.mean()) if values.size else float("nan")
 
 
-def _kv_lengths(columns: Columns) -> npt.NDArray[np.float64]:
-    """Mean tokens a sequence in the cache: of the values where a row has them, else the average it states."""
+def _kv_lengths(c: Coordinates, columns: Columns) -> npt.NDArray[np.float64]:
+    """Mean tokens a sequence in the cache: of the values where a row has them, else the average it states.
+
+    A replay of a row that states neither fills the blocks of every sequence.
+    """
     stated = numbers(columns[AVERAGE_KV])
-    return np.array(
+    lengths = np.array(
         [
             _mean_of_cell(values) if values.strip() else average
             for values, average in zip(columns[KV_VALUES], stated, strict=True)
         ]
     )
+    is_filled = np.isnan(lengths) & (numbers(columns[REPLAY_DURATION]) > 0.0)
+    return np.where(is_filled, np.multiply(c["mb"], c["bs"]), lengths)
 
 
 def _dense_sizes(c: Coordinates, columns: Columns) -> Coordinates:
@@ -81,11 +88,11 @@ def _dense_sizes(c: Coordinates, columns: Columns) -> Coordinates:
         return {**sizes, "kv": np.divide(c["keys"], c["b"])}
     heads = numbers(columns[KV_HEADS])
     width = np.where(np.isnan(heads), np.divide(c["wk"], c["d"]), heads)
-    return {**sizes, "kv": _kv_lengths(columns), "g": width}
+    return {**sizes, "kv": _kv_lengths(c, columns), "g": width}
 
 
 def _latent_sizes(c: Coordinates, columns: Columns) -> Coordinates:
-    return {**c, "q": c["s"], "kv": _kv_lengths(columns)}
+    return {**c, "q": c["s"], "kv": _kv_lengths(c, columns)}
 
 
 def _of_phase(sizes: Coordinates, *, decode: bool) -> Coordinates:
@@ -210,7 +217,7 @@ LIGHTNING_INDEXER = Kernel(
     widths=("h", "d"),
     op=_index_op,
     columns=LENGTH_COLUMNS,
-    derive=lambda c, columns: {**c, "q": np.divide(c["t"], c["b"]), "kv": _kv_lengths(columns)},
+    derive=lambda c, columns: {**c, "q": np.divide(c["t"], c["b"]), "kv": _kv_lengths(c, columns)},
 )
 SPARSE_ATTENTION = Kernel(
     types=("SparseFlashAttention",),

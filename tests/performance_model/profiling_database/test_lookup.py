@@ -23,7 +23,9 @@ from tensor_cast.performance_model.profiling_database.kernels_matmul import (
 from tensor_cast.performance_model.profiling_database.kernels_vector import RMS_NORM
 from tensor_cast.performance_model.profiling_database.lookup import Lookup
 from tensor_cast.performance_model.profiling_database.merge import ProfiledRow
+from tensor_cast.performance_model.profiling_database.schema import REPLAY_DURATION
 from tensor_cast.performance_model.profiling_database.store import Database, update_database
+from tensor_cast.performance_model.profiling_database.table import Table, read_table, table_bytes
 from tensor_cast.performance_model.timing import ANALYTIC, EXTRAPOLATED, INTERPOLATED, MEASURED
 from tensor_cast.quantity import Quantity
 
@@ -175,6 +177,20 @@ def test_a_paged_decode_takes_its_kv_heads_from_the_row(lookup: Callable[..., Lo
     answer = lookup({"FusedInferAttentionScore": measured}).time(Launch(DECODE_ATTENTION, query, {"x": "bfloat16"}))
     assert answer.codes == MEASURED
     assert answer.seconds == pytest.approx(64e-6)
+
+
+def test_a_replay_of_a_row_without_lengths_fills_its_blocks(lookup: Callable[..., Lookup], tmp_path: Path) -> None:
+    found = lookup({"FusedInferAttentionScore": rows(LATENT_ATTENTION, 1, [(LATENT, 50.0)])})
+    path = tmp_path / "FusedInferAttentionScore.csv"
+    profiled = read_table(path)
+    # 64 blocks of 128 tokens a sequence; the launch that was profiled may have had fewer in them.
+    query = {"kv": 8192.0, "q": 1.0, "b": 8.0, "h": 16.0, "c": 512.0, "r": 64.0}
+    launch = Launch(LATENT_ATTENTION, query, {"x": "bfloat16"})
+    assert found.time(launch).codes == ANALYTIC
+    table = Table([*profiled.columns, REPLAY_DURATION], [[*row, "70.000000"] for row in profiled.rows])
+    path.write_bytes(table_bytes(table))
+    answer = Lookup(Database(tmp_path), work).time(launch)
+    assert (answer.codes, answer.seconds) == (MEASURED, pytest.approx(70e-6))
 
 
 def test_leave_one_out_by_hand(tmp_path: Path) -> None:

@@ -29,13 +29,11 @@ from tensor_cast.performance_model.profiling_database.kernels_vector import (
     SPLIT_QKV_NORM_ROPE,
 )
 from tensor_cast.quantity import ceil_div
-from tools.perf_data_collection.fia_common import BLOCK_SIZE, FUSED_MASK, pool_blocks
+from tools.perf_data_collection.fia_common import BLOCK_SIZE, FUSED_MASK, RING_MASK, pool_blocks
 from tools.perf_data_collection.grid_generator.candidates import FloatArray
 
 Sizes: TypeAlias = Mapping[str, FloatArray]
 
-RING_MASK = 512.0
-"""Side of the triangular mask that the ring kernel takes whatever the lengths are."""
 TOP_K = 2048.0
 """Keys that an indexer picks where no model says otherwise (DeepSeek-V3.2)."""
 
@@ -53,7 +51,7 @@ def completed(kernel: Kernel, sizes: Sizes) -> dict[str, FloatArray]:
 
 
 def _packed_attention(c: Sizes) -> dict[str, FloatArray]:
-    return {"t": c["b"] * c["q"], "keys": c["b"] * c["kv"], "mask": np.full(1, FUSED_MASK)}
+    return {"t": c["b"] * c["q"], "keys": c["b"] * c["kv"], "mask": np.full(1, float(FUSED_MASK))}
 
 
 def _paged(c: Sizes) -> dict[str, FloatArray]:
@@ -67,7 +65,7 @@ def _paged_attention(c: Sizes) -> dict[str, FloatArray]:
 
 
 def _latent(c: Sizes) -> dict[str, FloatArray]:
-    return {**_paged(c), "mask": np.full(1, FUSED_MASK)}
+    return {**_paged(c), "mask": np.full(1, float(FUSED_MASK))}
 
 
 def _indexer(c: Sizes) -> dict[str, FloatArray]:
@@ -98,7 +96,7 @@ _FILLS: dict[Kernel, Callable[[Sizes], dict[str, FloatArray]]] = {
     PREFILL_ATTENTION: _packed_attention,
     DECODE_ATTENTION: _paged_attention,
     EXPANDED_ATTENTION: _packed_attention,
-    RING_ATTENTION: lambda c: {**_packed_attention(c), "mask": np.full(1, RING_MASK)},
+    RING_ATTENTION: lambda c: {**_packed_attention(c), "mask": np.full(1, float(RING_MASK))},
     LATENT_ATTENTION: _latent,
     LIGHTNING_INDEXER: _indexer,
     SPARSE_ATTENTION: _sparse,

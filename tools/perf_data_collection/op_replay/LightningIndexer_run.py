@@ -13,6 +13,7 @@ if __package__ in (None, ""):
 import numpy as np
 import torch
 
+from tools.perf_data_collection.fia_common import CAUSAL
 from tools.perf_data_collection.op_replay.host.attention import paged
 from tools.perf_data_collection.op_replay.host.float64 import Array, float64, whole
 from tools.perf_data_collection.op_replay.host.requests import block_table, cumulative, paged_kv_lengths, query_lengths
@@ -23,8 +24,6 @@ from tools.perf_data_collection.op_replay.rows import ReplayRow
 from tools.perf_data_collection.op_replay.script import main
 
 SINCE = "7.3.0"
-CAUSAL = 3
-"""sparse_mode in which the last query of a request sees all of its keys."""
 NOTHING = -1
 
 

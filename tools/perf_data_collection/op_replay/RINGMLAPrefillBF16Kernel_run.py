@@ -13,6 +13,7 @@ if __package__ in (None, ""):
 import numpy as np
 import torch
 
+from tools.perf_data_collection.fia_common import RING_MASK
 from tools.perf_data_collection.op_replay.errors import RowError
 from tools.perf_data_collection.op_replay.host.attention import attend_with_sum
 from tools.perf_data_collection.op_replay.host.float64 import Array, attended, float64
@@ -24,7 +25,6 @@ from tools.perf_data_collection.op_replay.rows import ReplayRow
 from tools.perf_data_collection.op_replay.script import main
 
 MASK, PREVIOUS_OUTPUT, PREVIOUS_LSE = 5, 13, 14
-MASK_SIZE = 512
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def operands(row: ReplayRow, make: OperandMaker) -> tuple[Operands]:
     is_first = before[0] is None
     spec = row.optional_input(MASK)
     dtype = torch.bfloat16 if spec is None else torch_dtype(spec.dtype)
-    mask = make.place(torch.ones(MASK_SIZE, MASK_SIZE, dtype=dtype).triu(1)) if is_first else None
+    mask = make.place(torch.ones(RING_MASK, RING_MASK, dtype=dtype).triu(1)) if is_first else None
     lengths = torch.tensor([tokens] if is_first else [[tokens], [keys]], dtype=torch.int32)
     scale = (parts[0].shape[-1] + parts[1].shape[-1]) ** -0.5
     q_nope, q_rope, k_nope, k_rope, value = (make(part) for part in parts)
@@ -75,7 +75,7 @@ def launch(given: Operands) -> object:
         k_nope=given.k_nope,
         k_rope=given.k_rope,
         value=given.value,
-        mask=given.q_nope.new_zeros(MASK_SIZE, MASK_SIZE) if given.mask is None else given.mask,
+        mask=given.q_nope.new_zeros(RING_MASK, RING_MASK) if given.mask is None else given.mask,
         seqlen=given.lengths,
         head_num=heads,
         kv_head_num=given.k_nope.shape[1],

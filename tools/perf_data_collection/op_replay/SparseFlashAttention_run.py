@@ -13,6 +13,7 @@ if __package__ in (None, ""):
 import numpy as np
 import torch
 
+from tools.perf_data_collection.fia_common import CAUSAL
 from tools.perf_data_collection.op_replay.host.float64 import Array, float64, softmax, whole
 from tools.perf_data_collection.op_replay.host.requests import block_table, cumulative, paged_kv_lengths, query_lengths
 from tools.perf_data_collection.op_replay.kernel import C_ASCEND, CUSTOM_OPP, Kernel
@@ -21,7 +22,6 @@ from tools.perf_data_collection.op_replay.operands import OperandMaker
 from tools.perf_data_collection.op_replay.rows import ReplayRow
 from tools.perf_data_collection.op_replay.script import main
 
-CAUSAL = 3
 NOTHING = -1
 
 

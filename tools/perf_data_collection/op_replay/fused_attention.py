@@ -8,7 +8,15 @@ from typing import Any
 
 import torch
 
+from tensor_cast.performance_model.profiling_database.kernels_attention import (
+    BLOCK_TABLE,
+    KEY_ROPE,
+    MASK,
+    QUERY_LENGTHS,
+    QUERY_ROPE,
+)
 from tensor_cast.performance_model.profiling_database.shapes import Tensor
+from tools.perf_data_collection.fia_common import CAUSAL, FUSED_MASK
 from tools.perf_data_collection.op_replay.errors import RowError
 from tools.perf_data_collection.op_replay.host.attention import paged
 from tools.perf_data_collection.op_replay.host.requests import (
@@ -21,10 +29,6 @@ from tools.perf_data_collection.op_replay.host.requests import (
 from tools.perf_data_collection.op_replay.operands import OperandMaker
 from tools.perf_data_collection.op_replay.rows import ReplayRow, raw_shapes
 
-MASK_SIZE = 2048
-"""The kernel wants this one mask for sparse_mode 3 whatever the lengths are."""
-CAUSAL = 3
-MASK, QUERY_LENGTHS, KV_LENGTHS, BLOCK_TABLE, QUERY_ROPE, KEY_ROPE = 4, 5, 6, 14, 24, 25
 _RECORDED_LAYOUTS = ("", "TND", "BNSD", "BNSD_NBSD", "TND_NTD")
 
 
@@ -207,7 +211,7 @@ def _mask(row: ReplayRow, make: OperandMaker) -> torch.Tensor | None:
     if mode != CAUSAL:
         raise RowError(f"sparse_mode {mode} is not replayed: rows have 0 or {CAUSAL}.")
     dtype = torch.int8 if spec is not None and spec.dtype == "INT8" else torch.bool
-    return make.place(torch.ones(MASK_SIZE, MASK_SIZE, dtype=dtype).triu(1))
+    return make.place(torch.ones(FUSED_MASK, FUSED_MASK, dtype=dtype).triu(1))
 
 
 def _joined(part: torch.Tensor, rope: torch.Tensor | None) -> torch.Tensor:

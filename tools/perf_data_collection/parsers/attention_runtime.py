@@ -8,6 +8,11 @@ from itertools import zip_longest
 from pathlib import Path
 
 from tensor_cast.errors import ModelingError
+from tensor_cast.performance_model.profiling_database.kernels_attention import (
+    BLOCK_TABLE,
+    KV_LENGTHS,
+    QUERY_LENGTHS,
+)
 from tensor_cast.performance_model.profiling_database.schema import FUSED_ATTENTION, RUNTIME_COMPLETENESS
 from tensor_cast.performance_model.profiling_database.shapes import RowKey, is_missing, row_key
 from tensor_cast.performance_model.profiling_database.table import read_table
@@ -15,9 +20,9 @@ from tensor_cast.performance_model.profiling_database.table import read_table
 OPERATOR_DETAILS = "operator_details.csv"
 _OPERATOR_NAME_COLUMNS = ("Type", "Name", "Op Type", "Op Name", "Operator Type", "Operator Name")
 _SLOTS = {
-    "Runtime actual_seq_lengths_shape": 5,
-    "Runtime actual_seq_lengths_kv_shape": 6,
-    "Runtime block_table_shape": 14,
+    "Runtime actual_seq_lengths_shape": QUERY_LENGTHS,
+    "Runtime actual_seq_lengths_kv_shape": KV_LENGTHS,
+    "Runtime block_table_shape": BLOCK_TABLE,
 }
 
 

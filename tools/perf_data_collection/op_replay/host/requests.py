@@ -7,12 +7,9 @@ from itertools import accumulate, pairwise
 
 import torch
 
+from tensor_cast.performance_model.profiling_database.kernels_attention import AVERAGE_KV, KV_VALUES, QUERY_VALUES
 from tools.perf_data_collection.op_replay.errors import RowError
 from tools.perf_data_collection.op_replay.rows import ReplayRow
-
-KV_LENGTHS = "Runtime actual_seq_lengths_kv_values"
-QUERY_LENGTHS = "Runtime actual_seq_lengths_values"
-MEAN_LENGTH = "Runtime avg_seq_len"
 
 
 def evenly(total: int, parts: int) -> list[int]:
@@ -26,14 +23,14 @@ def query_lengths(row: ReplayRow, tokens: int, requests: int) -> list[int]:
     Raises:
         RowError: what it records does not fit the shapes.
     """
-    given = list(row.numbers(QUERY_LENGTHS))
-    return _single(given, requests, tokens, QUERY_LENGTHS) if given else evenly(tokens, requests)
+    given = list(row.numbers(QUERY_VALUES))
+    return _single(given, requests, tokens, QUERY_VALUES) if given else evenly(tokens, requests)
 
 
 def cumulative_kv_lengths(row: ReplayRow, tokens: int, requests: int) -> list[int]:
     """Keys of each request where they lie one after another: as for queries."""
-    given = list(row.numbers(KV_LENGTHS))
-    return _single(given, requests, tokens, KV_LENGTHS) if given else evenly(tokens, requests)
+    given = list(row.numbers(KV_VALUES))
+    return _single(given, requests, tokens, KV_VALUES) if given else evenly(tokens, requests)
 
 
 def paged_kv_lengths(row: ReplayRow, requests: int, capacity: int) -> list[int]:
@@ -42,15 +39,15 @@ def paged_kv_lengths(row: ReplayRow, requests: int, capacity: int) -> list[int]:
     Raises:
         RowError: it records other requests, or more keys than the block table has room for.
     """
-    given = list(row.numbers(KV_LENGTHS))
-    if not given and (mean := row.cells.get(MEAN_LENGTH, "").strip()):
+    given = list(row.numbers(KV_VALUES))
+    if not given and (mean := row.cells.get(AVERAGE_KV, "").strip()):
         try:
             given = [max(1, round(float(mean)))] * requests
         except ValueError:
-            raise RowError(f"{MEAN_LENGTH} {mean!r} is not a number.") from None
+            raise RowError(f"{AVERAGE_KV} {mean!r} is not a number.") from None
     lengths = given or [capacity] * requests
     if len(lengths) != requests or not all(0 < length <= capacity for length in lengths):
-        raise RowError(f"{KV_LENGTHS} {lengths} do not fit {requests} requests of at most {capacity} keys.")
+        raise RowError(f"{KV_VALUES} {lengths} do not fit {requests} requests of at most {capacity} keys.")
     return lengths
 
 
