@@ -166,7 +166,7 @@ def times(estimate: Estimate) -> Facts:
     band = error_band(float(estimate.error_low), float(estimate.error_high))
     rows = [("execution time", f"{duration(float(estimate.total_time_s))} ({band})")]
     if idle := float(estimate.idle_s):
-        where = "between launches and waiting for the host; analytic rows hold the gaps of their calls"
+        where = "between launches (in the rows of analytic times) and waiting for the host"
         rows.append(("without a kernel", f"{duration(idle)} of it, {where}"))
     if encoder := float(estimate.encoder_time_s):
         rows.append(("vision encoder", f"{duration(encoder)} of it"))
