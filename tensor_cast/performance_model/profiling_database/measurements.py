@@ -101,25 +101,40 @@ def read_measurements(database: Database, kernel: Kernel, analytic: SecondsOf) -
         row_blocks = blocks(rows.keys)
         for order, layout in enumerate(kernel.layouts):
             for block in row_blocks:
-                part = _part(kernel, layout, block, rows, taken)
-                if part is not None:
-                    taken[part.positions] = True
-                    parts.setdefault((order, tuple(sorted(part.dtypes.items()))), []).append(part)
+                found = rows_in_layout(kernel, layout, block, taken, rows.cell)
+                if found is not None:
+                    parts.setdefault((order, tuple(sorted(found.dtypes.items()))), []).append((rows, found))
     return [
-        _joined(kernel, kernel.layouts[order], dict(dtypes), found, analytic)
-        for (order, dtypes), found in sorted(parts.items(), key=lambda item: item[0][0])
+        _joined(kernel, kernel.layouts[order], dict(dtypes), members, analytic)
+        for (order, dtypes), members in sorted(parts.items(), key=lambda item: item[0][0])
     ]
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class LayoutRows:
+    """Rows of a file that have one layout: their ``positions``, sizes by name (the kernel's all there) and dtypes."""
+
     positions: npt.NDArray[np.intp]
     sizes: dict[str, FloatArray]
     dtypes: dict[str, str]
-    rows: KernelRows
 
 
-def _part(kernel: Kernel, layout: Layout, block: Block, rows: KernelRows, taken: npt.NDArray[np.bool_]) -> _Part | None:
+def rows_in_layout(
+    kernel: Kernel,
+    layout: Layout,
+    block: Block,
+    taken: npt.NDArray[np.bool_],
+    cell: Callable[[str, int], str],
+) -> LayoutRows | None:
+    """Rows of ``block`` in ``layout`` that are not ``taken`` yet and of which all sizes are known.
+
+    Args:
+        kernel: whose rows they are.
+        layout: one of its layouts.
+        block: rows of equal structure.
+        taken: of each row of the file, whether another layout has it; rows found here are marked in it.
+        cell: text of one of the kernel's further columns, by name and position.
+    """
     match = layout.match(block)
     if match is None:
         return None
@@ -129,7 +144,7 @@ def _part(kernel: Kernel, layout: Layout, block: Block, rows: KernelRows, taken:
         return None
     sizes: Coordinates = {name: values[chosen] for name, values in match.coordinates.items()}
     if kernel.derive is not None:
-        columns = {name: tuple(rows.extra[name][index] for index in positions) for name in kernel.columns}
+        columns = {name: tuple(cell(name, index) for index in positions.tolist()) for name in kernel.columns}
         sizes = kernel.derive(sizes, columns)
     every = {name: np.broadcast_to(np.asarray(v, dtype=np.float64), positions.shape) for name, v in sizes.items()}
     ones = np.ones(positions.shape)
@@ -139,7 +154,12 @@ def _part(kernel: Kernel, layout: Layout, block: Block, rows: KernelRows, taken:
         known &= every.setdefault(name, ones) > 0.0
     if not known.any():
         return None
-    return _Part(positions[known], {name: values[known] for name, values in every.items()}, match.dtypes, rows)
+    taken[positions[known]] = True
+    return LayoutRows(positions[known], {name: values[known] for name, values in every.items()}, match.dtypes)
+
+
+_Part = tuple[KernelRows, LayoutRows]
+"""A file and those of its rows that have a layout."""
 
 
 def _joined(
@@ -149,18 +169,18 @@ def _joined(
         kernel,
         layout,
         dtypes,
-        {name: np.concatenate([part.sizes[name] for part in parts]) for name in parts[0].sizes},
-        np.concatenate([part.rows.duration_us[part.positions] for part in parts]) * 1e-6,
-        np.concatenate([_spread(part) for part in parts]),
-        [(part.rows.kernel_type, int(position)) for part in parts for position in part.positions],
+        {name: np.concatenate([found.sizes[name] for _, found in parts]) for name in parts[0][1].sizes},
+        np.concatenate([rows.duration_us[found.positions] for rows, found in parts]) * 1e-6,
+        np.concatenate([_spread(rows, found.positions) for rows, found in parts]),
+        [(rows.kernel_type, int(position)) for rows, found in parts for position in found.positions],
         analytic,
     )
 
 
-def _spread(part: _Part) -> FloatArray:
-    deviations = (duration_us(part.rows.extra[PROFILE_STD][position]) for position in part.positions)
+def _spread(rows: KernelRows, positions: npt.NDArray[np.intp]) -> FloatArray:
+    deviations = (duration_us(rows.cell(PROFILE_STD, position)) for position in positions.tolist())
     values = np.array([np.nan if value is None else value for value in deviations])
-    return np.where(part.rows.replayed[part.positions], np.nan, values / part.rows.duration_us[part.positions])
+    return np.where(rows.replayed[positions], np.nan, values / rows.duration_us[positions])
 
 
 def _stacked(columns: Iterable[FloatArray], rows: int) -> FloatArray:

@@ -51,6 +51,10 @@ class KernelRows:
             index.setdefault(key, position)
         return index
 
+    def cell(self, column: str, position: int) -> str:
+        """Text of a further column in one row."""
+        return self.extra[column][position]
+
 
 class Database:
     """A directory of ``{kernel type}.csv`` files; a file is read when it is first asked for.

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tensor_cast.performance_model.profiling_database.blocks import Block, blocks
+from tensor_cast.performance_model.profiling_database.blocks import blocks
 from tensor_cast.performance_model.profiling_database.kernels import Kernel
 from tensor_cast.performance_model.profiling_database.layouts import Layout
+from tensor_cast.performance_model.profiling_database.measurements import LayoutRows, rows_in_layout
 from tensor_cast.performance_model.profiling_database.shapes import key_of
 from tensor_cast.performance_model.profiling_database.statistics import latency_us
 from tensor_cast.performance_model.profiling_database.table import Table
@@ -48,7 +49,9 @@ def existing_rows(table: Table, kernels: Sequence[Kernel]) -> list[ExistingRows]
         existing = ExistingRows(kernel)
         for layout in kernel.layouts:
             for block in row_blocks:
-                _add(existing, layout, block, cells, timed, taken)
+                rows = rows_in_layout(kernel, layout, block, taken, lambda name, row: cells[row].get(name, ""))
+                if rows is not None:
+                    _add(existing, layout, rows, timed)
         found.append(existing)
     return found
 
@@ -65,40 +68,16 @@ def told_dtypes(dtypes: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, dtype) for name, dtype in dtypes.items() if name not in _RESULT_DTYPES))
 
 
-def _add(
-    existing: ExistingRows,
-    layout: Layout,
-    block: Block,
-    cells: Sequence[Mapping[str, str]],
-    timed: np.typing.NDArray[np.bool_],
-    taken: np.typing.NDArray[np.bool_],
-) -> None:
-    match = layout.match(block)
-    if match is None:
-        return
-    chosen = match.rows & ~taken[block.positions]
-    positions = block.positions[chosen]
-    if not positions.size:
-        return
+def _add(existing: ExistingRows, layout: Layout, rows: LayoutRows, timed: np.typing.NDArray[np.bool_]) -> None:
     kernel = existing.kernel
-    coordinates = {name: values[chosen] for name, values in match.coordinates.items()}
-    if kernel.derive is not None:
-        columns = {name: tuple(cells[row].get(name, "") for row in positions) for name in kernel.columns}
-        coordinates = dict(kernel.derive(coordinates, columns))  # type: ignore[arg-type]
-    ones = np.ones(positions.shape)
-    sizes = np.stack([np.broadcast_to(coordinates.get(name, ones), ones.shape) for name in kernel.sizes], axis=1)
-    known = (sizes > 0.0).all(axis=1)
-    if not known.any():
-        return
-    taken[positions[known]] = True
-    sizes, positions = sizes[known], positions[known]
-    variant: Variant = (layout, tuple(sorted(match.dtypes.items())))
-    existing.variants[variant] += len(positions)
-    existing.identities.update(identity(layout, match.dtypes, sizes))
-    for row, is_timed in zip(sizes.tolist(), timed[positions], strict=True):
+    sizes = np.stack([rows.sizes[name] for name in kernel.sizes], axis=1)
+    variant: Variant = (layout, tuple(sorted(rows.dtypes.items())))
+    existing.variants[variant] += len(sizes)
+    existing.identities.update(identity(layout, rows.dtypes, sizes))
+    for row, is_timed in zip(sizes.tolist(), timed[rows.positions], strict=True):
         widths = tuple(row[: len(kernel.widths)])
         existing.structures.setdefault(widths, variant)
-        structure = Structure(kernel, widths, told_dtypes(match.dtypes))
+        structure = Structure(kernel, widths, told_dtypes(rows.dtypes))
         existing.present.add(structure)
         if is_timed:
             existing.timed.add(structure)
