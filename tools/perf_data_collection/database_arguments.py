@@ -34,6 +34,15 @@ def add_database_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--cann-version", type=version, metavar="V", help="version of CANN (default: detected)")
 
 
+def add_wait_argument(parser: argparse.ArgumentParser) -> None:
+    """Add ``--no-wait``, for tools that change files of the database."""
+    parser.add_argument(
+        "--no-wait",
+        action="store_true",
+        help="give up when another run is changing the database (default: wait for it)",
+    )
+
+
 def database_path(arguments: argparse.Namespace) -> Path:
     """The database directory that the arguments name.
 

@@ -17,7 +17,8 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tensor_cast.errors import ModelingError, did_you_mean
-from tools.perf_data_collection.database_arguments import add_database_arguments, database_path
+from tools.perf_data_collection.command import exit_status
+from tools.perf_data_collection.database_arguments import add_database_arguments, add_wait_argument, database_path
 
 if TYPE_CHECKING:
     from tools.perf_data_collection.grid_generator.grid import FilePlan
@@ -69,26 +70,14 @@ def build_parser() -> argparse.ArgumentParser:
         help="kernel types to generate for; files that are not there yet are created (default: all that are there)",
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be added, and write nothing")
-    parser.add_argument(
-        "--no-wait",
-        action="store_true",
-        help="give up when another run is changing the database (default: wait for it)",
-    )
+    add_wait_argument(parser)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Add rows as the arguments say; returns the exit status."""
     arguments = build_parser().parse_args(argv)
-    try:
-        _run(arguments)
-    except ModelingError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_status
-    except KeyboardInterrupt:
-        print("Interrupted; nothing was changed.", file=sys.stderr)
-        return 130
-    return 0
+    return exit_status(lambda: _run(arguments), interrupted="Interrupted; nothing was changed.")
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ if __package__ in (None, ""):
     # Run by path: the first entry is this directory, and the repository's root is needed instead.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tensor_cast.errors import ModelingError
+from tools.perf_data_collection.command import exit_status
 from tools.perf_data_collection.op_replay.arguments import EP_SIZE_FLAG, add_rank_arguments, add_replay_arguments
 from tools.perf_data_collection.op_replay.run_all_op import STATUS_PATH
 
@@ -57,14 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     from tools.perf_data_collection.op_replay.microbench import run
 
-    try:
-        return run(arguments)
-    except ModelingError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_status
-    except KeyboardInterrupt:
-        print("Interrupted; nothing was changed.", file=sys.stderr)
-        return 130
+    return exit_status(lambda: run(arguments), interrupted="Interrupted; nothing was changed.")
 
 
 if __name__ == "__main__":

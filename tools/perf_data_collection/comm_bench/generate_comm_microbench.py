@@ -19,6 +19,7 @@ if __package__ in (None, ""):
 
 from tensor_cast.errors import ModelingError
 from tools.perf_data_collection.comm_bench.plan import BACKENDS, BYTES_GRID, DTYPES, OPS, Case, Settings, plan
+from tools.perf_data_collection.command import exit_status
 
 if TYPE_CHECKING:
     from tools.perf_data_collection.comm_bench.results import Results
@@ -99,14 +100,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure as the arguments say; returns the exit status."""
     arguments = build_parser().parse_args(argv)
-    try:
-        return _run(arguments)
-    except ModelingError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_status
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        return 130
+    return exit_status(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> int:

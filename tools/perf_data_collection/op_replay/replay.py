@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from tensor_cast.errors import ModelingError
+from tools.perf_data_collection.op_replay.arguments import EXIT_OUT_OF_MEMORY
 from tools.perf_data_collection.op_replay.backends import Backend
 from tools.perf_data_collection.op_replay.errors import RowError, RowSkippedError
 from tools.perf_data_collection.op_replay.journal import Journal, RowRecord, State
@@ -141,7 +142,8 @@ def _unmeasured(row: ReplayRow, failure: Exception, *, is_npu: bool) -> RowRecor
         return _record(row, "skipped", reason)
     if isinstance(failure, MemoryError) or type(failure).__name__.endswith("OutOfMemoryError"):
         raise MemoryExhaustedError(
-            f"Memory ran out at {row.path.name} line {row.line} ({row.shape_text}): {reason}", exit_status=1
+            f"Memory ran out at {row.path.name} line {row.line} ({row.shape_text}): {reason}",
+            exit_status=EXIT_OUT_OF_MEMORY,
         ) from failure
     return _record(row, "failed", reason)
 

@@ -17,6 +17,7 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
 from tensor_cast.errors import ModelingError
+from tools.perf_data_collection.command import exit_status
 from tools.perf_data_collection.op_replay import catalog
 from tools.perf_data_collection.op_replay.arguments import (
     EP_SIZE_FLAG,
@@ -76,18 +77,15 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Replay operators as the arguments say; returns the exit status."""
     arguments = build_parser().parse_args(argv)
-    try:
-        if arguments.journal is not None:
-            return _run(arguments)
-        with tempfile.TemporaryDirectory(prefix="replay_") as scratch:
-            arguments.journal = Path(scratch) / "journal.jsonl"
-            return _run(arguments)
-    except ModelingError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_status
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        return 130
+    return exit_status(lambda: _run_with_journal(arguments))
+
+
+def _run_with_journal(arguments: argparse.Namespace) -> int:
+    if arguments.journal is not None:
+        return _run(arguments)
+    with tempfile.TemporaryDirectory(prefix="replay_") as scratch:
+        arguments.journal = Path(scratch) / "journal.jsonl"
+        return _run(arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:

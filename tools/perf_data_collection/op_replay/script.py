@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from tensor_cast.errors import ModelingError
+from tools.perf_data_collection.command import exit_status
 from tools.perf_data_collection.op_replay import npu
 from tools.perf_data_collection.op_replay.arguments import (
-    EXIT_OUT_OF_MEMORY,
     SCRIPT_EP_SIZE_FLAG,
     add_internal_arguments,
     add_rank_arguments,
@@ -66,25 +65,19 @@ def build_parser(kernel_name: str, *, is_collective: bool = False) -> argparse.A
 def main(kernel: Kernel, argv: Sequence[str] | None = None) -> int:
     """Replay one operator as the arguments say; returns the exit status."""
     arguments = build_parser(kernel.name, is_collective=kernel.collective).parse_args(argv)
-    with contextlib.ExitStack() as stack:
-        try:
-            if arguments.journal is None:
-                scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="replay_")))
-                arguments.journal = scratch / "journal.jsonl"
-                arguments.profile_output = arguments.profile_output or scratch
-                status = _run(kernel, arguments)
-                _print_times(scratch, arguments.backend)
-                return status
-            return _run(kernel, arguments)
-        except MemoryExhaustedError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return EXIT_OUT_OF_MEMORY
-        except ModelingError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return error.exit_status
-        except KeyboardInterrupt:
-            print("Interrupted.", file=sys.stderr)
-            return 130
+    return exit_status(lambda: _run_with_journal(kernel, arguments))
+
+
+def _run_with_journal(kernel: Kernel, arguments: argparse.Namespace) -> int:
+    if arguments.journal is not None:
+        return _run(kernel, arguments)
+    with tempfile.TemporaryDirectory(prefix="replay_") as directory:
+        scratch = Path(directory)
+        arguments.journal = scratch / "journal.jsonl"
+        arguments.profile_output = arguments.profile_output or scratch
+        status = _run(kernel, arguments)
+        _print_times(scratch, arguments.backend)
+        return status
 
 
 def _run(kernel: Kernel, arguments: argparse.Namespace) -> int:

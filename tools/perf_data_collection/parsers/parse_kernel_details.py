@@ -15,8 +15,8 @@ if __package__ in (None, ""):
     # Run by path: the first entry is this directory, and the repository's root is needed instead.
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
-from tensor_cast.errors import ModelingError
-from tools.perf_data_collection.database_arguments import add_database_arguments, database_path
+from tools.perf_data_collection.command import exit_status
+from tools.perf_data_collection.database_arguments import add_database_arguments, add_wait_argument, database_path
 
 if TYPE_CHECKING:
     from tensor_cast.performance_model.profiling_database.store import FileChange
@@ -48,26 +48,14 @@ def build_parser() -> argparse.ArgumentParser:
         help="a profiler CSV, or a directory searched for kernel_details*.csv and op_summary_*.csv",
     )
     add_database_arguments(parser)
-    parser.add_argument(
-        "--no-wait",
-        action="store_true",
-        help="give up when another run is changing the database (default: wait for it)",
-    )
+    add_wait_argument(parser)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse profiles as the arguments say; returns the exit status."""
     arguments = build_parser().parse_args(argv)
-    try:
-        _run(arguments)
-    except ModelingError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_status
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        return 130
-    return 0
+    return exit_status(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> None:
