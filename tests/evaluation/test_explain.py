@@ -68,7 +68,7 @@ def results(tmp_path: Path) -> Results:
     summary = {
         "kernels": [row_to_dict(row) for row in KERNELS],
         "metrics": {"execution_time_s": 47e-6},
-        "estimate": {"overlapped_s": 0.0},
+        "estimate": {"overlapped_s": 0.0, "idle_s": 0.0, "ops": [{"count": row.count} for row in KERNELS]},
     }
     config = {"model": {"model": "m", "spec": "s"}, "device": {"name": "D"}}
     return Results(tmp_path / "m_s_d_w1_tp1_dp1_ep1", config, summary)
@@ -90,6 +90,16 @@ def test_the_step_adds_up(profile: Path, results: Results) -> None:
     assert sum(part.predicted_s for part in found.parts) == pytest.approx(found.predicted_s)
     assert found.largest.name == "between kernels"
     assert found.step.outside == 1
+
+
+def test_of_a_generation_one_run_of_each_kind_is_predicted(profile: Path, results: Results) -> None:
+    # Twenty steps of six launches; the kernels are of one, and so are a twentieth of the gaps.
+    estimate = {"overlapped_s": 0.0, "idle_s": 100e-6, "ops": [{"count": 20 * row.count} for row in KERNELS]}
+    summary = {**results.summary, "metrics": {"execution_time_s": 20 * 47e-6 + 100e-6}, "estimate": estimate}
+    found = explain(profile, Results(results.directory, results.config, summary))
+    gaps = next(part for part in found.parts if part.name == "between kernels")
+    assert gaps.predicted_s == pytest.approx(5e-6)
+    assert found.predicted_s == pytest.approx(47e-6 + 5e-6)
 
 
 def test_a_line_that_was_cut_off_is_counted(profile: Path, results: Results) -> None:

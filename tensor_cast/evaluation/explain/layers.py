@@ -14,6 +14,7 @@ from tensor_cast.evaluation.explain.profile_rows import profile_paths, read_prof
 from tensor_cast.evaluation.explain.steps import Gap, MeasuredStep, choose_step
 from tensor_cast.evaluation.kernel_rows import row_from_dict
 from tensor_cast.evaluation.results import Results
+from tensor_cast.evaluation.summary import idle_s
 from tensor_cast.ops import CATEGORIES
 
 SCHEMA_VERSION = 1
@@ -53,8 +54,8 @@ class Explanation:
 
     @property
     def predicted_s(self) -> float:
-        """The whole step as the evaluation has it."""
-        return float(self.results.summary["metrics"]["execution_time_s"])
+        """The whole step as the evaluation has it; of a generation, one run of each kind, as its trace."""
+        return sum(part.predicted_s for part in self.parts)
 
     @property
     def difference_s(self) -> float:
@@ -109,9 +110,12 @@ def _parts(step: MeasuredStep, kernels: Sequence[KernelMatch], results: Results)
         )
         for name in CATEGORIES
     ]
-    overlapped_s = float(results.summary["estimate"].get("overlapped_s", 0.0))
-    total_s = float(results.summary["metrics"]["execution_time_s"])
-    predicted_gaps_s = total_s - sum(part.predicted_s for part in parts) + overlapped_s
+    estimate = results.summary["estimate"]
+    overlapped_s = float(estimate.get("overlapped_s", 0.0))
+    # A generation's kernels are of one run of each kind, so the gaps are of as many launches.
+    launches = sum(op["count"] for op in estimate["ops"])
+    shown = sum(row["count"] for row in results.summary["kernels"])
+    predicted_gaps_s = idle_s(estimate) * shown / launches if launches else 0.0
     parts.append(Part(GAPS, _settled(step.gaps_s), _settled(predicted_gaps_s)))
     parts.append(Part(OVERLAP, _settled(-step.overlap_s), _settled(-overlapped_s)))
     return parts
