@@ -25,12 +25,14 @@ def pool_blocks(batch: Quantity, kv_length: Quantity) -> np.typing.NDArray[np.fl
     return np.asarray(np.maximum(float(SMALLEST_POOL), batch * ceil_div(kv_length, BLOCK_SIZE)), dtype=np.float64)
 
 
-def runtime_cells(sizes: dict[str, float], *, paged: bool, latent: bool, masked: bool) -> dict[str, str]:
+def runtime_cells(sizes: dict[str, float], *, input_layout: str, paged: bool, masked: bool) -> dict[str, str]:
     """``Runtime …`` cells of a row of ``b`` sequences of ``q`` new and ``kv`` tokens in all.
 
-    Query lengths of packed rows, and key lengths of rows without a paged cache, are cumulative, as the kernel takes
-    them.
+    ``input_layout`` is ``TND`` for packed rows, else ``BNSD`` or, where the output exchanges batch and heads,
+    ``BNSD_NBSD``: latent attention, whose keys are of one head. Query lengths of packed rows, and key lengths of rows
+    without a paged cache, are cumulative, as the kernel takes them.
     """
+    latent = input_layout != "TND"
     batch, queries, keys = (int(sizes[name]) for name in ("b", "q", "kv"))
     kv_values = [keys] * batch if paged else [keys * (index + 1) for index in range(batch)]
     query_values = [] if latent else [queries * (index + 1) for index in range(batch)]
@@ -47,7 +49,7 @@ def runtime_cells(sizes: dict[str, float], *, paged: bool, latent: bool, masked:
         "Runtime num_heads": str(int(sizes["h"])),
         "Runtime num_key_value_heads": str(1 if latent else int(sizes.get("g", sizes["h"]))),
         "Runtime sparse_mode": str(CAUSAL) if masked else "0",
-        "Runtime input_layout": "BNSD_NBSD" if latent else "TND",
+        "Runtime input_layout": input_layout,
         "Runtime block_size": str(BLOCK_SIZE) if paged else "0",
         RUNTIME_COMPLETENESS: GENERATED,
     }

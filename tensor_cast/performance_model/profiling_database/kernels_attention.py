@@ -56,8 +56,8 @@ _LATENT_SLOTS = {
     QUERY_ROPE: "b,h,s,r:x",
     KEY_ROPE: "nb,1,bs,r~:x",
 }
-# One new token sees all keys, so decodes come without a mask first.
-_LATENT = (*_masked(_LATENT_SLOTS, "b,h,s,c:x ; ?")[::-1], *_masked(_LATENT_SLOTS, "h,b,s,c:x ; ?")[::-1])
+# One new token sees all keys, so decodes come without a mask first. BNSD_NBSD exchanges batch and heads of the output.
+_LATENT = (*_masked(_LATENT_SLOTS, "h,b,s,c:x ; ?")[::-1], *_masked(_LATENT_SLOTS, "b,h,s,c:x ; ?")[::-1])
 
 
 def _mean_of_cell(cell: str) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensor_cast.ops import GroupedMatMul, MatMul, Op, Tensor
-from tensor_cast.performance_model.profiling_database.kernels import Form, Kernel, Launch
+from tensor_cast.performance_model.profiling_database.kernels import Columns, Form, Kernel, Launch
 from tensor_cast.performance_model.profiling_database.layouts import Coordinates, Dtypes, layouts
 from tensor_cast.quantity import Quantity
 
@@ -148,7 +148,7 @@ _DYNAMIC_TAILS = tuple(
 _STATIC_TAILS = tuple(
     f"{scale}:{_SCALES}{tail}"
     for scale in ("n", "1")
-    for tail in ("", " ; n:INT32", " ; - ; n:INT32|BF16|FLOAT", " ; n:FLOAT")
+    for tail in ("", " ; n:INT32", " ; - ; n:INT32|BF16|FLOAT", " ; o:FLOAT")
 )
 DYNAMIC_QUANT_MATMUL = Kernel(
     types=("QuantBatchMatmulV3", "QuantBatchMatmulV4"),
@@ -157,12 +157,25 @@ DYNAMIC_QUANT_MATMUL = Kernel(
     widths=("k", "n"),
     op=_quant_matmul,
 )
+
+
+def _with_offset(c: Coordinates, columns: Columns) -> Coordinates:
+    """A fourth operand as long as the rows are many is their scales, whatever the columns are: no static product."""
+    if "o" not in c:
+        return c
+    offset, n = np.asarray(c["o"]), np.asarray(c["n"])
+    is_offset = (offset != c["m"]) & ((offset == n) | (offset == 1.0))
+    return {**c, "n": np.where(is_offset, n, np.nan)}
+
+
 STATIC_QUANT_MATMUL = Kernel(
     types=("QuantBatchMatmulV3", "QuantBatchMatmulV4"),
     layouts=layouts(*(f"m,k:w ; {weight} ; {tail} -> m,n:y" for weight in _QUANT_WEIGHTS for tail in _STATIC_TAILS)),
     axes=("m",),
     widths=("k", "n"),
     op=_quant_matmul,
+    derive=_with_offset,
+    expand=lambda c: {"o": c["n"]},
 )
 WEIGHT_QUANT_MATMUL = Kernel(
     types=("WeightQuantBatchMatmulV2",),

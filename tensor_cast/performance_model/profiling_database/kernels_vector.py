@@ -160,7 +160,7 @@ TRANSPOSE = Kernel(
     flops=0.0,
 )
 SLICE = _rows("Slice", "SliceAiCore", form="s,d~:x ; 2~:=INT64 ; 2~:=INT64 ; 2~? ; 2~? -> t,d:x", flops=0.0)
-PAD = _rows("PadV3", form="s,d:x ; 4~:=INT64 ; ? -> t,d:x", flops=0.0)
+PAD = _rows("PadV3", form="s,d~:x ; 4~:=INT64 ; ? -> t,d:x", flops=0.0)
 SCATTER_UPDATE = _rows("ScatterNdUpdate", form="s,d~:x ; t,1:INT32|INT64 ; t,d:x -> s,d~:x", flops=0.0)
 
 

@@ -19,6 +19,7 @@ from tensor_cast.performance_model.profiling_database.kernels_matmul import (
     DYNAMIC_QUANT_MATMUL,
     GROUPED_MATMUL_SWIGLU_QUANT,
     MATMUL,
+    STATIC_QUANT_MATMUL,
 )
 from tensor_cast.performance_model.profiling_database.kernels_vector import RMS_NORM
 from tensor_cast.performance_model.profiling_database.lookup import Lookup
@@ -130,6 +131,13 @@ def test_a_scale_a_token_tells_dynamic_products(lookup: Callable[..., Lookup]) -
     found = lookup({"QuantBatchMatmulV3": rows(DYNAMIC_QUANT_MATMUL, 0, [(sizes(16.0), 5.0)])})
     assert found.time(Launch(DYNAMIC_QUANT_MATMUL, sizes(16.0), {"w": "int8"})).codes == MEASURED
     assert found.time(Launch(DYNAMIC_QUANT_MATMUL, sizes(16.0), {"w": "fp8"})).codes == ANALYTIC
+
+
+def test_a_square_product_with_scales_a_token_is_not_static(lookup: Callable[..., Lookup]) -> None:
+    # 64 rows of 64 columns: the fourth operand could be an offset a column by its length.
+    found = lookup({"QuantBatchMatmulV3": rows(DYNAMIC_QUANT_MATMUL, 1, [(sizes(64.0, n=64.0), 5.0)])})
+    assert found.time(Launch(DYNAMIC_QUANT_MATMUL, sizes(64.0, n=64.0), {"w": "int8"})).codes == MEASURED
+    assert found.time(Launch(STATIC_QUANT_MATMUL, sizes(64.0, n=64.0), {"w": "int8"})).codes == ANALYTIC
 
 
 @pytest.mark.parametrize("weight", ["2,2,4,16,32", "2,64,4,16"])

@@ -174,13 +174,13 @@ def test_bytes_of_an_element(dtype: str, size: float) -> None:
 
 def test_runtime_cells_of_an_attention_row() -> None:
     sizes = {"b": 2.0, "q": 3.0, "kv": 300.0, "h": 8.0, "g": 2.0}
-    cells = runtime_cells(sizes, paged=True, latent=False, masked=True)
+    cells = runtime_cells(sizes, input_layout="TND", paged=True, masked=True)
     assert cells["Runtime actual_seq_lengths_values"] == "3,6"
     assert cells["Runtime actual_seq_lengths_kv_values"] == "300,300"
     assert cells["Runtime block_table_shape"] == "2,3"  # 300 tokens are three blocks of 128
     assert cells["Runtime num_key_value_heads"] == "2"
     assert cells["Runtime metadata_completeness"] == "shape_grid_scene_generated"
-    packed = runtime_cells({**sizes, "q": 300.0}, paged=False, latent=False, masked=True)
+    packed = runtime_cells({**sizes, "q": 300.0}, input_layout="TND", paged=False, masked=True)
     assert packed["Runtime actual_seq_lengths_kv_values"] == "300,600"
 
 

@@ -68,8 +68,8 @@ def _extra_cells(kernel_type: str, batch: Batch) -> list[dict[str, str]]:
         return [
             runtime_cells(
                 _row(batch, index),
+                input_layout=_input_layout(batch),
                 paged="nb" in names,
-                latent=batch.kernel is LATENT_ATTENTION,
                 masked="mask" in names,
             )
             for index in range(rows)
@@ -79,6 +79,14 @@ def _extra_cells(kernel_type: str, batch: Batch) -> list[dict[str, str]]:
     if kernel_type == "DispatchFFNCombine":
         return [{EP_SIZE: str(int(_row(batch, index)["ep"]))} for index in range(rows)]
     return [{} for _ in range(rows)]
+
+
+def _input_layout(batch: Batch) -> str:
+    if batch.kernel is not LATENT_ATTENTION:
+        return "TND"
+    output = batch.layout_dtypes[0].written_sides[1][0]
+    assert output.dimensions is not None
+    return "BNSD" if output.dimensions[0].name == "b" else "BNSD_NBSD"
 
 
 def _row(batch: Batch, index: int) -> dict[str, float]:
