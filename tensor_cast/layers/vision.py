@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
+from tensor_cast.layers.attention import QKNorm
 from tensor_cast.layers.build import Build, shard
 from tensor_cast.layers.feed_forward import MLPKind, gated_activation, plain_activation
 from tensor_cast.layers.linear import linear, row_parallel_linear
@@ -20,21 +21,35 @@ Rows = Literal["patches", "tokens"]
 
 @dataclass(frozen=True)
 class ImageGrid:
-    """An image as the encoder sees it: ``rows`` x ``columns`` patches, which leave ``tokens`` to the language model."""
+    """An image as the encoder sees it: ``tiles`` of ``rows`` x ``columns`` patches, each encoded on its own.
+
+    A tile leaves ``tile_tokens`` to the language model.
+    """
 
     rows: int
     columns: int
-    tokens: int
+    tile_tokens: int
+    tiles: int = 1
 
     @property
     def patches(self) -> int:
         """Patches of the image."""
+        return self.tiles * self.tile_patches
+
+    @property
+    def tile_patches(self) -> int:
+        """Patches of a tile, which see one another."""
         return self.rows * self.columns
 
+    @property
+    def tokens(self) -> int:
+        """Tokens that the image leaves to the language model."""
+        return self.tiles * self.tile_tokens
+
     def attention_pairs(self, window: int | None) -> int:
-        """(query, key) pairs of a head: all patches see all, or those of their square of ``window`` x ``window``."""
+        """(query, key) pairs of a tile and head: all patches see all, or those of their ``window`` x ``window``."""
         if window is None:
-            return self.patches**2
+            return self.tile_patches**2
         pairs = 0
         for row in range(ceil(self.rows / window)):
             height = min(window, self.rows - row * window)
@@ -67,7 +82,12 @@ class VisionEncoder:
     ``tables`` are learned arrays beside the layers: position embeddings, a class token. ``norms_per_layer`` is 4 where
     norms stand before and after each block. Layers not in ``full_layers`` attend in windows of ``window`` patches a
     side. Without ``rotary`` embedding positions are in the tables alone. ``projections`` take the encoder's output to
-    the language model. Linear layers stay unquantised, as published checkpoints and engines leave them.
+    the language model, each chain of ``deepstack`` what a layer before the last has to say. Linear layers stay
+    unquantised, as published checkpoints and engines leave them.
+
+    ``qk_norm`` normalises queries and keys, each head or ``full`` rows. ``layer_scale`` multiplies what each block adds
+    by a learned vector. A ``class_token`` sees every patch of its tile; it is dropped after the last layer, where the
+    patches are shuffled into the rows of the first projection. ``qkv_bias`` is ``bias`` where it is ``None``.
     """
 
     hidden: int
@@ -82,18 +102,29 @@ class VisionEncoder:
     mlp: MLPKind = "plain"
     norm: NormKind = "layer"
     norms_per_layer: int = 2
-    qk_norm: bool = False
+    qk_norm: QKNorm = "none"
     rotary: bool = True
     norms_around: tuple[str, ...] = ()
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
     window: int | None = None
     full_layers: tuple[int, ...] | None = None
+    qkv_bias: bool | None = None
+    layer_scale: bool = False
+    class_token: bool = False
+    deepstack: tuple[tuple[Projection, ...], ...] = ()
 
-    def forward(self, build: Build, grid: ImageGrid) -> Tensor:
-        """``build.queries`` images of ``grid`` -> (images x tokens, hidden of the language model)."""
+    def positions(self, grid: ImageGrid) -> int:
+        """What attention runs over in a tile: its patches, and a class token where there is one."""
+        return grid.tile_patches + self.class_token
+
+    def forward(self, build: Build, grid: ImageGrid) -> tuple[Tensor, ...]:
+        """``build.queries`` tiles of ``grid`` -> (tiles x tokens, hidden of the language model), each deepstack's too.
+
+        ``build.query_length`` is ``positions`` of the grid.
+        """
         graph = build.graph
         with graph.block("vision.patches"), build.scope("vision.patches"):
-            x = self._embed(build)
+            x = self._embed(build, build.queries * float(grid.tile_patches))
         full = range(self.depth) if self.full_layers is None or self.window is None else self.full_layers
         for name, window, count in (
             ("vision.windowed", self.window, self.depth - len(full)),
@@ -103,11 +134,11 @@ class VisionEncoder:
                 with graph.block(name, count=count), build.scope(name):
                     x = self._layer(build, x, grid, window)
         with graph.block("vision.projector"), build.scope("vision.projector"):
-            return self._project(build, x, build.queries * grid.tokens)
+            tokens = build.queries * grid.tile_tokens
+            return tuple(self._project(build, x, tokens, chain) for chain in (self.projections, *self.deepstack))
 
-    def _embed(self, build: Build) -> Tensor:
-        rows = build.tokens
-        pixels = build.activation(rows, self.patch_elements)
+    def _embed(self, build: Build, patches: Quantity) -> Tensor:
+        pixels = build.activation(patches, self.patch_elements)
         x = linear(
             build,
             pixels,
@@ -117,6 +148,12 @@ class VisionEncoder:
             scheme=UNQUANTIZED,
             bias=self.patch_bias,
         )
+        rows = build.tokens
+        if self.class_token:
+            out = build.activation(rows, self.hidden)
+            token = build.weight("vision.class_token", (self.hidden,))
+            build.elementwise("concat", "vision.class_token", (x, token), (out,), flops_per_element=0.0)
+            x = out
         for name, shape in self.tables:
             out = build.activation(rows, self.hidden)
             table = build.weight(f"vision.{name}", shape)
@@ -147,17 +184,21 @@ class VisionEncoder:
     def _add(self, build: Build, x: Tensor, h: Tensor, part: str) -> Tensor:
         if self.norms_per_layer == 4:
             h = rms_norm(build, h, f"vision.post_{part}_norm", width=self.hidden, kind=self.norm)
+        scale = (build.weight(f"vision.{part}_scale", (self.hidden,)),) if self.layer_scale else ()
         out = build.activation(*x.shape)
-        build.elementwise("add", f"vision.{part}_add", (x, h), (out,), flops_per_element=1.0)
+        name, flops = ("scale_add", 2.0) if scale else ("add", 1.0)
+        build.elementwise(name, f"vision.{part}_add", (x, h, *scale), (out,), flops_per_element=flops)
         return out
 
     def _attend(self, build: Build, x: Tensor, heads: int, grid: ImageGrid, window: int | None) -> Tensor:
         rows, width = x.shape[0], heads * self.head_dim
-        qkv = linear(build, x, k=self.hidden, n=3 * width, part="vision.qkv", scheme=UNQUANTIZED, bias=self.bias)
-        if self.rotary or self.qk_norm:
-            qkv = self._norm_rope(build, qkv, rows * (2.0 * width))
+        bias = self.bias if self.qkv_bias is None else self.qkv_bias
+        qkv = linear(build, x, k=self.hidden, n=3 * width, part="vision.qkv", scheme=UNQUANTIZED, bias=bias)
+        if self.rotary or self.qk_norm != "none":
+            qkv = self._norm_rope(build, qkv, rows * (2.0 * width), self.head_dim if self.qk_norm == "head" else width)
         out = build.activation(rows, width)
-        pairs: Quantity = build.queries * float(grid.attention_pairs(window))
+        positions = self.positions(grid)
+        pairs: Quantity = build.queries * float(positions**2 if window is None else grid.attention_pairs(window))
         build.emit(
             Attention(
                 name="flash_attention",
@@ -166,8 +207,8 @@ class VisionEncoder:
                 outputs=(out,),
                 matrix_dtype=build.dtype,
                 batch=build.queries,
-                query_length=float(grid.patches),
-                kv_length=float(grid.patches),
+                query_length=float(positions),
+                kv_length=float(positions),
                 heads=heads,
                 kv_heads=heads,
                 qk_dim=self.head_dim,
@@ -182,20 +223,24 @@ class VisionEncoder:
             build, out, k=width, n=self.hidden, part="vision.attention_output", scheme=UNQUANTIZED, bias=self.bias
         )
 
-    def _norm_rope(self, build: Build, qkv: Tensor, elements: Quantity) -> Tensor:
-        """Queries and keys, ``elements`` of them, normalised and rotated beside their values."""
+    def _norm_rope(self, build: Build, qkv: Tensor, elements: Quantity, norm_width: int) -> Tensor:
+        """Queries and keys, ``elements`` of them, normalised in rows of ``norm_width`` and rotated, beside values."""
         gammas: tuple[Tensor, ...] = ()
-        if self.qk_norm:
-            gammas = tuple(build.weight(f"vision.{name}_norm.weight", (self.head_dim,)) for name in ("q", "k"))
-        flops = (ROPE_FLOPS if self.rotary else 0.0) + (RMS_NORM_FLOPS if self.qk_norm else 0.0)
+        if self.qk_norm != "none":
+            gammas = tuple(build.weight(f"vision.{name}_norm.weight", (norm_width,)) for name in ("q", "k"))
+        flops = (ROPE_FLOPS if self.rotary else 0.0) + (RMS_NORM_FLOPS if gammas else 0.0)
+        name = "vision_rope" if self.rotary else "vision_qk_norm"
         out = build.activation(*qkv.shape)
-        build.elementwise(
-            "vision_rope", "vision.rope", (qkv, *gammas), (out,), flops_per_element=flops, elements=elements
-        )
+        build.elementwise(name, "vision.rope", (qkv, *gammas), (out,), flops_per_element=flops, elements=elements)
         return out
 
-    def _project(self, build: Build, x: Tensor, tokens: Quantity) -> Tensor:
-        for layer in self.projections:
+    def _project(self, build: Build, x: Tensor, tokens: Quantity, chain: tuple[Projection, ...]) -> Tensor:
+        if self.class_token:
+            shuffled = build.activation(tokens, chain[0].k)
+            patches = Tensor(shuffled.shape, x.dtype)
+            build.elementwise("pixel_shuffle", "vision.pixel_shuffle", (patches,), (shuffled,), flops_per_element=0.0)
+            x = shuffled
+        for layer in chain:
             rows = x.shape[0] if layer.rows == "patches" else tokens
             if layer.norm is not None:
                 x = rms_norm(build, x, f"vision.{layer.part}_norm", width=layer.norm_width, kind=layer.norm)

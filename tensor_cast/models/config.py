@@ -22,6 +22,7 @@ HARMLESS_KEYS = frozenset(
         "add_cross_attention",
         "architectures",
         "attention_dropout",
+        "attn_implementation",
         "auto_map",
         "bad_words_ids",
         "begin_suppress_tokens",
@@ -154,8 +155,9 @@ class Config:
     JSON ``null`` counts as absent, as the reference implementations take it.
     """
 
-    def __init__(self, values: dict[str, Any], *, where: str, path: str = "$") -> None:
+    def __init__(self, values: dict[str, Any], *, where: str, path: str = "$", parent: Config | None = None) -> None:
         self.values = values
+        self.parent = parent
         self.where = where
         self.path = path
         self.read: set[str] = set()
@@ -201,6 +203,13 @@ class Config:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _LARGEST_NUMBER:
             self.fail(key, f"a number within {_LARGEST_NUMBER:g} of zero")
         return float(value)
+
+    def ratio(self, key: str, default: Any = _REQUIRED) -> float:
+        """A number above 0 and at most 1."""
+        value = self.number(key, default)
+        if not 0.0 < value <= 1.0:
+            self.fail(key, "a number above 0 and at most 1")
+        return value
 
     def boolean(self, key: str, default: Any = _REQUIRED) -> bool:
         """``true`` or ``false``."""
@@ -250,7 +259,7 @@ class Config:
         value = self._value(key, _REQUIRED, "an object")
         if not isinstance(value, dict):
             self.fail(key, "an object")
-        return Config(value, where=self.where, path=f"{self.path}.{key}")
+        return Config(value, where=self.where, path=f"{self.path}.{key}", parent=self)
 
     def ignored(self) -> tuple[str, ...]:
         """Keys that say something, that nothing has read and that are not known to be harmless, sorted."""

@@ -13,7 +13,7 @@ from tensor_cast.layers.build import Build
 from tensor_cast.layers.linear import linear
 from tensor_cast.layers.norm import add_rms_norm, rms_norm
 from tensor_cast.layers.schemes import ModuleSchemes
-from tensor_cast.models.images import encode_images, with_image_tokens
+from tensor_cast.models.images import add_deepstack, encode_images, with_image_tokens
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.ops import Tensor
 from tensor_cast.quantity import Quantity, ceil_div
@@ -69,6 +69,7 @@ def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> De
         name = block_name(indices)
         with b.graph.block(name, count=len(indices), layers=indices), b.scope(name):
             x, residual = layer.forward(b, x, residual)
+    add_deepstack(spec, workload, b, x)
     if parallel.pp > 1:
         with b.graph.block("pipeline", count=parallel.pp - 1):
             for tensor in (x, residual):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, floor, sqrt
+from math import ceil, floor, inf, sqrt
 
 from tensor_cast.errors import ModelingError
 from tensor_cast.layers.vision import ImageGrid
@@ -99,4 +99,66 @@ class NaViTResize:
         return ImageGrid(rows * self.merge, columns * self.merge, rows * columns)
 
 
-ImageRule = SmartResize | FixedSize | PooledBudget | NaViTResize
+@dataclass(frozen=True)
+class AspectTiles:
+    """InternVL's rule: the grid of tiles of the closest aspect ratio, and a thumbnail beside more than one tile.
+
+    Source: ``dynamic_preprocess`` of InternVL's published code; transformers' ``get_optimal_tiled_canvas`` is alike.
+    """
+
+    patch: int
+    side: int
+    min_tiles: int
+    max_tiles: int
+    thumbnail: bool
+    tokens: int
+
+    def grid(self, height: int, width: int) -> ImageGrid:
+        """Patches and tokens of an image of ``height`` x ``width`` pixels."""
+        best, closest = 1, inf
+        for columns, rows in self._grids():
+            distance = abs(width / height - columns / rows)
+            # Of equally close grids the larger wins if the image fills more than half of it.
+            enough = height * width > 0.5 * self.side**2 * columns * rows
+            if distance < closest or (distance == closest and enough):
+                best, closest = columns * rows, distance
+        tiles = best + (self.thumbnail and best > 1)
+        return ImageGrid(self.side // self.patch, self.side // self.patch, self.tokens, tiles)
+
+    def _grids(self) -> list[tuple[int, int]]:
+        sides = range(1, self.max_tiles + 1)
+        grids = [(columns, rows) for columns in sides for rows in sides]
+        allowed = [grid for grid in grids if self.min_tiles <= grid[0] * grid[1] <= self.max_tiles]
+        return sorted(allowed, key=lambda grid: grid[0] * grid[1])
+
+
+@dataclass(frozen=True)
+class CanvasTiles:
+    """Llama 4's rule: the canvas of at most ``max_tiles`` tiles that scales the image up least, else down least.
+
+    Of several the smallest; more than one tile are joined by the whole image as one more. Source: ``get_best_fit`` of
+    transformers' ``Llama4ImageProcessorFast``.
+    """
+
+    patch: int
+    side: int
+    max_tiles: int
+    tokens: int
+
+    def grid(self, height: int, width: int) -> ImageGrid:
+        """Patches and tokens of an image of ``height`` x ``width`` pixels."""
+        sides = range(1, self.max_tiles + 1)
+        scales = [
+            (min(rows * self.side / height, columns * self.side / width), rows * columns)
+            for rows in sides
+            for columns in sides
+            if rows * columns <= self.max_tiles
+        ]
+        enlarging = [scale for scale, _ in scales if scale >= 1.0]
+        chosen = min(enlarging) if enlarging else max(scale for scale, _ in scales)
+        best = min(tiles for scale, tiles in scales if scale == chosen)
+        tiles = best + (best > 1)
+        return ImageGrid(self.side // self.patch, self.side // self.patch, self.tokens, tiles)
+
+
+ImageRule = SmartResize | FixedSize | PooledBudget | NaViTResize | AspectTiles | CanvasTiles

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from tensor_cast.deployment import RankGroup
 from tensor_cast.errors import ModelingError
 from tensor_cast.graph import Block, Graph
 from tensor_cast.layers.build import Build
 from tensor_cast.layers.vision import ImageGrid
 from tensor_cast.models.spec import ModelSpec
+from tensor_cast.ops import Tensor
 from tensor_cast.quantity import Quantity, ceil_div
 from tensor_cast.workload import TextWorkload
 
@@ -43,8 +46,8 @@ def with_image_tokens(spec: ModelSpec, workload: TextWorkload) -> TextWorkload:
 def encode_images(spec: ModelSpec, workload: TextWorkload, build: Build) -> tuple[Block, ...]:
     """Emit the encoder's kernels for this step's images; without images, return its blocks, which stay in memory.
 
-    ``vision_tp_size`` ranks share each image; the TP group's other ranks take other images, and an all-gather brings
-    their tokens together.
+    ``vision_tp_size`` ranks share each image, or tile of one; the TP group's other ranks take others, and an all-gather
+    brings their tokens together, with what deepstack adds to them.
     """
     if spec.vision is None:
         return ()
@@ -52,16 +55,16 @@ def encode_images(spec: ModelSpec, workload: TextWorkload, build: Build) -> tupl
     if build.tp % shared:
         raise ModelingError(f"--vision-tp-size {shared} does not divide --tp-size {build.tp}, whose ranks it groups.")
     splits = build.tp // shared
-    images: Quantity = build.queries * float(workload.image_batch_size)
     runs = bool(workload.image_batch_size) and not build.decode
     grid = image_grid(spec, workload) if runs else SMALLEST
+    tiles: Quantity = build.queries * float(workload.image_batch_size * grid.tiles)
     encoder = Build(
         graph=build.graph if runs else Graph(),
         deployment=replace(build.deployment, enable_sequence_parallel=False, enable_matmul_allreduce=False),
         parallel=replace(build.parallel, tp=shared, mlp_tp=shared, o_proj_tp=shared, dcp=1),
         dtype=build.dtype,
-        queries=ceil_div(images, splits) if runs else 1.0,
-        query_length=float(grid.patches),
+        queries=ceil_div(tiles, splits) if runs else 1.0,
+        query_length=float(spec.vision.positions(grid)),
         cached_length=0.0,
         decode=False,
     )
@@ -70,6 +73,22 @@ def encode_images(spec: ModelSpec, workload: TextWorkload, build: Build) -> tupl
         return tuple(encoder.graph.blocks)
     if splits > 1:
         with build.graph.block("vision.gather"):
-            rows = out.shape[0] * splits
-            encoder.communicate("all_gather", "vision.gather", out, RankGroup(splits, shared), (rows, out.shape[1]))
+            shapes = tuple((tensor.shape[0] * splits, tensor.shape[1]) for tensor in out)
+            encoder.communicate_together("all_gather", "vision.gather", out, RankGroup(splits, shared), shapes)
     return ()
+
+
+def add_deepstack(spec: ModelSpec, workload: TextWorkload, build: Build, x: Tensor) -> None:
+    """Add what deeper encoder layers say to image tokens of the first decoder layers' outputs ``x``, one layer each.
+
+    Source: ``Qwen3VLTextModel._deepstack_process``, which touches the image tokens alone.
+    """
+    if spec.vision is None or not spec.vision.deepstack or not workload.image_batch_size or build.decode:
+        return
+    # A cached prefix may hold some of them.
+    tokens = build.queries * np.minimum(workload.image_tokens or 0, build.query_length)
+    rows = ceil_div(tokens, build.tp) if build.sequence_parallel else tokens
+    count = min(len(spec.vision.deepstack), len(spec.layers))
+    with build.graph.block("deepstack", count=count):
+        hidden, feature, out = (Tensor((rows, spec.hidden), x.dtype) for _ in range(3))
+        build.elementwise("add", "deepstack", (hidden, feature), (out,), flops_per_element=1.0)

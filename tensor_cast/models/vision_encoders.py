@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from tensor_cast.layers.vision import Projection, VisionEncoder
 from tensor_cast.models.config import Config
-from tensor_cast.models.image_rules import FixedSize, ImageRule, NaViTResize, PooledBudget, SmartResize
+from tensor_cast.models.image_rules import CanvasTiles, FixedSize, ImageRule, NaViTResize, PooledBudget, SmartResize
 
 # Limits of an image's area in pixels, from each model's published preprocessor_config.json.
 QWEN2_VL_PIXELS = (56 * 56, 28 * 28 * 16384)
 QWEN3_VL_PIXELS = (256 * 256, 4096 * 4096)
 GLM4V_PIXELS = (112 * 112, 14 * 14 * 2 * 2 * 2 * 6144)
 MINIMAX_M3_PIXELS = (4 * 28 * 28, 451584)
+# Most tiles of an image: max_patches there.
+LLAMA4_TILES = 16
 
 Described = tuple[VisionEncoder, ImageRule | None]
 
@@ -81,12 +83,13 @@ def qwen3_vl(config: Config, text_hidden: int) -> Described:
     hidden, heads = config.integer("hidden_size"), config.integer("num_heads")
     merge, out = config.integer("spatial_merge_size", 2), config.integer("out_hidden_size", text_hidden)
     joined = hidden * merge**2
-    projections = list(_merger(hidden, merge, out, "layer"))
-    for index in range(len(config.items("deepstack_visual_indexes") or [])):
-        projections += [
+    deepstack = tuple(
+        (
             Projection(f"deepstack_{index}_up", joined, joined, activation=True, norm="layer", norm_width=joined),
             Projection(f"deepstack_{index}_down", joined, out),
-        ]
+        )
+        for index in range(len(config.items("deepstack_visual_indexes") or []))
+    )
     encoder = VisionEncoder(
         hidden=hidden,
         depth=config.integer("depth"),
@@ -94,7 +97,8 @@ def qwen3_vl(config: Config, text_hidden: int) -> Described:
         head_dim=_head_dim(config, hidden, heads),
         intermediate=config.integer("intermediate_size"),
         patch_elements=_patch_elements(config),
-        projections=tuple(projections),
+        projections=_merger(hidden, merge, out, "layer"),
+        deepstack=deepstack,
         patch_bias=True,
         tables=(("positions", (config.integer("num_position_embeddings"), hidden)),),
     )
@@ -190,7 +194,7 @@ def gemma4(config: Config, text_hidden: int) -> Described:
         mlp="gated",
         norm="rms",
         norms_per_layer=4,
-        qk_norm=True,
+        qk_norm="head",
         tables=(("positions", (2, config.integer("position_embedding_size"), hidden)),),
     )
     return encoder, PooledBudget(patch, pool, config.integer("default_output_length", 280))
@@ -225,12 +229,14 @@ def glm4v(config: Config, text_hidden: int) -> Described:
 
 
 def llama4(config: Config, text_hidden: int) -> Described:
-    """Llama 4: tiles of one size, four patches shuffled into one; how many tiles an image has is not modelled."""
+    """Llama 4: tiles of one size, and patches shuffled into fewer tokens (``Llama4VisionModel``)."""
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
-    patches = (config.integer("image_size") // config.integer("patch_size")) ** 2 + 1
+    side, patch = config.integer("image_size"), config.integer("patch_size")
+    patches = (side // patch) ** 2
+    # Tokens as Llama4Processor counts them: patches over round(1 / ratio^2), 4 in published models.
+    merged = round(1.0 / config.ratio("pixel_shuffle_ratio", 0.5) ** 2)
     middle = config.integer("projector_input_dim")
     config.settled(
-        "pixel_shuffle_ratio",
         "multi_modal_projector_bias",
         "vision_feature_layer",
         "vision_feature_select_strategy",
@@ -249,7 +255,8 @@ def llama4(config: Config, text_hidden: int) -> Described:
             Projection("adapter_down", out, out, bias=False, activation=True),
             Projection("projector", config.integer("vision_output_dim"), text_hidden, bias=False),
         ),
-        tables=(("class_token", (hidden,)), ("positions", (patches, hidden))),
+        class_token=True,
+        tables=(("positions", (patches + 1, hidden)),),
         norms_around=("pre_norm", "post_norm"),
     )
-    return encoder, None
+    return encoder, CanvasTiles(patch, side, LLAMA4_TILES, patches // merged)

@@ -11,7 +11,15 @@ from tensor_cast.errors import ModelingError
 from tensor_cast.layers.vision import ImageGrid
 from tensor_cast.models import load_spec
 from tensor_cast.models.decoder import build
-from tensor_cast.models.image_rules import FixedSize, ImageRule, NaViTResize, PooledBudget, SmartResize
+from tensor_cast.models.image_rules import (
+    AspectTiles,
+    CanvasTiles,
+    FixedSize,
+    ImageRule,
+    NaViTResize,
+    PooledBudget,
+    SmartResize,
+)
 from tensor_cast.ops import Attention, MatMul
 from tensor_cast.simulator import simulate
 from tensor_cast.workload import TextWorkload
@@ -63,6 +71,8 @@ RULES: list[ImageRule] = [
     NaViTResize(14, 2, 16384, 512),
     PooledBudget(16, 3, 280),
     FixedSize(14, 896, 256),
+    AspectTiles(14, 448, 1, 12, True, 256),
+    CanvasTiles(14, 336, 16, 144),
 ]
 
 
@@ -82,6 +92,10 @@ def test_rules_keep_their_limits(rule: ImageRule, height: int, width: int) -> No
             assert grid.patches == grid.tokens * pool**2
         case FixedSize():
             assert grid.tokens == 256
+        case AspectTiles(max_tiles=most) | CanvasTiles(max_tiles=most):
+            # One more than the grid's, and never two: a thumbnail joins two tiles or more.
+            assert grid.tiles == 1 or 3 <= grid.tiles <= most + 1
+            assert grid.tokens == grid.tiles * rule.tokens
 
 
 def test_a_strip_is_refused() -> None:
@@ -171,10 +185,3 @@ def test_wrong_images_are_refused(options: dict[str, object], message: str) -> N
 def test_a_text_model_takes_no_images() -> None:
     with pytest.raises(ModelingError, match="has no vision encoder"):
         simulate(load_spec("Qwen/Qwen3-8B"), device="H100_SXM_80GB", workload=prefill())
-
-
-def test_llama_4_images_are_refused_and_its_text_is_not() -> None:
-    spec = load_spec("RedHatAI/Llama-4-Scout-17B-16E-Instruct-FP8-dynamic")
-    with pytest.raises(ModelingError, match="cuts an image into patches is not known"):
-        build(spec, prefill(), Deployment())
-    assert build(spec, TextWorkload(num_queries=1, query_length=8), Deployment()).idle
