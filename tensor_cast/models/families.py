@@ -12,6 +12,7 @@ from tensor_cast.models import (
     deepseek_v4,
     gemma,
     gpt_oss,
+    internvl,
     kimi,
     llama,
     llama4,
@@ -96,14 +97,16 @@ ALIASES = {
 
 @dataclass(frozen=True)
 class Multimodal:
-    """A config that wraps a language model of family ``text`` and a vision encoder.
+    """A config that wraps a language model of family ``text`` under ``text_key`` and a vision encoder.
 
-    ``counted`` says whether the reference class, whose parameters are published, includes the encoder.
+    Without ``text`` the language model is of any family, its own ``model_type``. ``counted`` says whether the reference
+    class, whose parameters are published, includes the encoder.
     """
 
-    text: str
+    text: str | None
     vision: wrapper.VisionReader
     counted: bool = True
+    text_key: str = "text_config"
 
 
 MULTIMODAL: dict[str, Multimodal] = {
@@ -118,6 +121,8 @@ MULTIMODAL: dict[str, Multimodal] = {
     "qwen3_5_moe": Multimodal("qwen3_5_moe_text", vision_encoders.qwen3_vl, counted=False),
     "glm4v": Multimodal("glm4", vision_encoders.glm4v),
     "glm4v_moe": Multimodal("glm4_moe", vision_encoders.glm4v),
+    "internvl": Multimodal(None, internvl.native),
+    "internvl_chat": Multimodal(None, internvl.chat, text_key="llm_config"),
     "kimi_k25": Multimodal("kimi_k2", vision_encoders.kimi_k25),
     "minimax_m3_vl": Multimodal("minimax_m3", vision_encoders.minimax_m3),
 }
@@ -161,17 +166,25 @@ def read_spec(values: dict[str, object], *, name: str, where: str, family: str |
             f"{where}: model_type {model_type!r} is of no known family; its cost is not guessed. Known: {_known()}. "
             "If it has the structure of one of these, say so with --model-family."
         )
-    if family is not None and isinstance(values.get("text_config"), dict):
-        config = config.child("text_config")
+    nested = [key for key in ("text_config", "llm_config") if isinstance(values.get(key), dict)]
+    if family is not None and nested:
+        config = config.child(nested[0])
     return reader(config, name)
 
 
 def _multimodal(config: Config, name: str, kind: Multimodal) -> ModelSpec:
-    text_type = kind.text
-    if config.has("text_config"):
-        text_type = config.child("text_config").text("model_type", kind.text)
-    reader = FAMILIES.get(ALIASES.get(text_type, text_type)) or FAMILIES[kind.text]
-    return wrapper.multimodal(config, name, reader, kind.vision, counted=kind.counted)
+    if kind.text is None:
+        inner = config.child(kind.text_key)
+        text_type = inner.text("model_type")
+        reader = FAMILIES.get(ALIASES.get(text_type, text_type))
+        if reader is None:
+            inner.fail("model_type", f"a language model of a known family: {', '.join(sorted(FAMILIES))}")
+    else:
+        text_type = kind.text
+        if config.has(kind.text_key):
+            text_type = config.child(kind.text_key).text("model_type", kind.text)
+        reader = FAMILIES.get(ALIASES.get(text_type, text_type)) or FAMILIES[kind.text]
+    return wrapper.multimodal(config, name, reader, kind.vision, counted=kind.counted, text_key=kind.text_key)
 
 
 def _known() -> str:

@@ -45,14 +45,15 @@ def multimodal(
     vision: VisionReader,
     *,
     counted: bool,
+    text_key: str = "text_config",
 ) -> ModelSpec:
     """The language model of a wrapper with its encoder.
 
-    ``counted``: the reference class's parameters include the encoder. A config without ``text_config`` keeps the
+    ``counted``: the reference class's parameters include the encoder. A config without ``text_key`` keeps the
     language model's keys at its top (Qwen2-VL); without ``vision_config`` the model is its language model.
     """
-    nested = config.has("text_config")
-    inner = config.child("text_config") if nested else config
+    nested = config.has(text_key)
+    inner = config.child(text_key) if nested else config
     if nested:
         inherited = {key: config.values[key] for key in INHERITED if config.values.get(key) is not None}
         tied = inherited.pop("tie_word_embeddings", None)
@@ -60,19 +61,24 @@ def multimodal(
         if tied is not None:
             # The class that owns the head is the wrapper's, so its word counts.
             inner.values = {**inner.values, "tie_word_embeddings": tied}
-    config.settled(*SETTLED, *INHERITED)
+    config.settled(*SETTLED, *INHERITED, text_key)
     spec = language_model(inner, name)
+    spec = replace(spec, model_type=config.text("model_type", spec.model_type))
+    outer = config.child("vision_config") if config.has("vision_config") else None
+    # Encoders may read the config around theirs, so what it ignores is known after them.
+    described = None if outer is None else vision(outer, spec.hidden)
     if nested:
         spec = replace(
             spec,
-            ignored_keys=(*config.ignored(), *(f"text_config.{key}" for key in spec.ignored_keys)),
-            read_keys=tuple(f"text_config.{key}" for key in spec.read_keys),
+            ignored_keys=(*config.ignored(), *(f"{text_key}.{key}" for key in spec.ignored_keys)),
+            read_keys=(
+                *(key for key in config.used() if key != "model_type"),
+                *(f"{text_key}.{key}" for key in spec.read_keys),
+            ),
         )
-    spec = replace(spec, model_type=config.text("model_type", spec.model_type))
-    if not config.has("vision_config"):
+    if outer is None or described is None:
         return spec
-    outer = config.child("vision_config")
-    encoder, rule = vision(outer, spec.hidden)
+    encoder, rule = described
     ignored = tuple(f"vision_config.{key}" for key in outer.ignored() if key not in VISION_SETTLED)
     notes = spec.notes
     if config.has("audio_config"):
