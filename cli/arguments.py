@@ -197,7 +197,9 @@ def add_compilation_arguments(parser: CommandParser) -> None:
     """Fused kernels."""
     group = parser.add_argument_group("kernels")
     group.add_argument(
-        "--compile", action="store_true", help="fuse kernels as a serving engine's graph mode does (default: eager)"
+        "--compile",
+        action="store_true",
+        help="fuse kernels as a serving engine's graph mode does (default: one for each operation)",
     )
     group.add_argument(
         "--compilation-config",

@@ -21,7 +21,9 @@ def add_arguments(parser: CommandParser, *, video: bool) -> None:
     _add_attention_arguments(parser)
     _add_cache_arguments(parser)
     parser.add_argument_group("kernels").add_argument(
-        "--compile", action="store_true", help="fuse kernels as a serving engine's graph mode does (default: eager)"
+        "--compile",
+        action="store_true",
+        help="fuse kernels as a serving engine's graph mode does (default: one for each operation)",
     )
     shared.add_performance_model_arguments(parser)
     shared.add_output_arguments(parser)

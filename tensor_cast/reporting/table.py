@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tensor_cast.memory import MemoryEstimate
 
 GB, GIB = 1e9, 2.0**30
+_LAUNCHES = {"graph": "launched as a graph", "eager": "launched one by one"}
 
 
 def report(
@@ -58,6 +59,11 @@ def report(
     return sections
 
 
+def fusion(compiled: bool) -> str:
+    """How kernels are fused, in words."""
+    return "fused as by a serving engine's graph mode" if compiled else "one for each operation, not fused"
+
+
 def verdict(memory: MemoryEstimate, remedies: Sequence[Remedy]) -> str:
     """One sentence: what is needed, what there is, and what would fit."""
     used = float(memory.used_bytes)
@@ -82,7 +88,7 @@ def configuration(estimate: Estimate) -> Facts:
         ("workload", _workload(estimate)),
         ("parallel", _parallel(estimate)),
         ("quantised", _quantised(estimate)),
-        ("kernels", "fused as by a serving engine's graph mode" if deployment.compile else "eager, not fused"),
+        ("kernels", f"{fusion(deployment.compile)}; {_LAUNCHES[deployment.execution]}"),
         ("device", device_line(estimate.device, estimate)),
         ("links", links_line(estimate.device)),
     ]

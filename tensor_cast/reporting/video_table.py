@@ -76,7 +76,7 @@ def configuration(estimate: VideoEstimate) -> Facts:
         ("quantised", f"linear layers {deployment.quantize_linear}, attention {deployment.quantize_attention}"),
         ("attention", _attention(estimate)),
         ("step cache", _step_cache(estimate)),
-        ("kernels", "fused as by a serving engine's graph mode" if deployment.compile else "eager, not fused"),
+        ("kernels", table.fusion(deployment.compile)),
         ("device", table.device_line(estimate.device, estimate)),
         ("links", table.links_line(estimate.device)),
     ]
