@@ -267,25 +267,44 @@ def test_the_command_writes_three_views(
     assert chapters == ["## 1. 整步", "## 2. 类别", "## 3. 算子与形状", "## 4. 算子间空隙"]
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the published samples are not beside this checkout")
-@pytest.mark.parametrize("path", sorted([*SAMPLES.glob("kernel_details*.csv"), *SAMPLES.glob("op_summary*.csv")]))
-def test_every_published_sample_is_explained(path: Path, results: Results) -> None:
-    found = explain(path, results)
+PUBLISHED = sorted([*SAMPLES.glob("kernel_details*.csv"), *SAMPLES.glob("op_summary*.csv")])
+
+
+@pytest.mark.parametrize("published", [None, *PUBLISHED])
+def test_every_profile_adds_up(published: Path | None, profile: Path, results: Results) -> None:
+    """The profile of this file, and each published sample that is beside the checkout."""
+    found = explain(published or profile, results)
     assert sum(part.measured_s for part in found.parts) == pytest.approx(found.measured_s)
     assert sum(match.measured_s for match in found.kernels) == pytest.approx(found.step.kernels_s)
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the published samples are not beside this checkout")
-def test_a_published_forward_is_matched_shape_by_shape(tmp_path: Path) -> None:
+# Matmuls of a forward of Qwen3-0.6B at 4096 tokens on an Atlas A2, as a published profile of MindStudio Insight's tests
+# (kernel_details with Block Num) has them: inner and outer width, microseconds.
+FORWARD = [(1024, 4096, 170.4), (2048, 1024, 98.26), (1024, 6144, 239.34), (3072, 1024, 130.02)]
+
+
+def _forward(path: Path) -> Path:
+    rows = [
+        _row("1", f"matmul_{layer}_{k}_{n}", "MatMulV3", 1000 * layer + 250 * i, us, f"4096,{k};{n},{k}", f"4096,{n}")
+        for layer in range(2)
+        for i, (k, n, us) in enumerate(FORWARD)
+    ]
+    path.write_text("\n".join([HEADER, *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("published", [None, *(p for p in PUBLISHED if p.stem == "kernel_details_block_num_bom_crlf")])
+def test_a_forward_is_matched_shape_by_shape(published: Path | None, tmp_path: Path) -> None:
     """Two layers of Qwen3-0.6B at 4096 tokens: each of its four matmuls runs twice, as predicted."""
+    profile = published or _forward(tmp_path / "kernel_details.csv")
     request = (
         *("evaluate", "text", "--model", "Qwen/Qwen3-0.6B", "--device", "ATLAS_800_A2_376T_64G"),
         *("--num-queries", "1", "--query-length", "4096", "--num-hidden-layers-override", "2"),
-        *("--quantize-linear-action", "DISABLED", "--iterations", "1", "--no-advice", "--output-dir", str(tmp_path)),
+        *("--quantize-linear-action", "DISABLED", "--iterations", "1", "--no-advice"),
+        *("--output-dir", str(tmp_path / "results")),
     )
     assert main([*request]) == 0
-    results = next(tmp_path.iterdir())
-    profile = SAMPLES / "kernel_details_block_num_bom_crlf.csv"
+    results = next((tmp_path / "results").iterdir())
     assert main(["explain", "--profile", str(profile), "--results", str(results)]) == 0
     document = json.loads((results / "explain/explanation.json").read_text())
     matmuls = [one for one in document["kernels"] if one["family"] == "matmul" and one["measured"]["calls"]]

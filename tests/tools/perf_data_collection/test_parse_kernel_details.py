@@ -296,10 +296,27 @@ def by_hand(path: Path) -> dict[str, dict[tuple[str, ...], list[float]]]:
     return durations
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the profiler samples are not beside this checkout")
-@pytest.mark.parametrize("name", sorted(path.name for path in SAMPLES.glob("*.csv") if "database" not in path.name))
-def test_profiler_samples(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["--profiling-path", str(SAMPLES / name), "--database-path", str(tmp_path)])
+OWN_ROWS = (
+    {"Duration(us)": "1.5"},
+    {"Duration(us)": "2.25"},
+    {"Type": "Mul", "Duration(us)": "7"},
+    {"Type": "Mul", "Input Data Types": "INT32;INT32", "Duration(us)": "9"},
+    {"Duration(us)": "4"},
+)
+
+
+@pytest.mark.parametrize(
+    "name", ["own", *sorted(path.name for path in SAMPLES.glob("*.csv") if "database" not in path.name)]
+)
+def test_profiles_by_hand(name: str, tmp_path: Path, profile: BuildProfile, capsys: pytest.CaptureFixture[str]) -> None:
+    """A profile of this file, and each published sample that is beside the checkout, added up in another way."""
+    path = SAMPLES / name
+    if name == "own":
+        path = tmp_path / "run" / "kernel_details.csv"
+        path.parent.mkdir()
+        path.write_bytes(profile(OWN_ROWS).encode())
+    tmp_path = tmp_path / "database"
+    status = main(["--profiling-path", str(path), "--database-path", str(tmp_path)])
     output = capsys.readouterr()
     if "level0" in name or "skill_cann85" in name:
         assert status == 2
@@ -310,7 +327,7 @@ def test_profiler_samples(name: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     # The 2023 files hold one row that lost its duration cell, so that every later cell is shifted.
     damaged = " 1  lines with another number of cells than the header" in output.out
     assert damaged == ("test_" in name)
-    expected = by_hand(SAMPLES / name)
+    expected = by_hand(path)
     assert sorted(path.stem for path in tmp_path.glob("*.csv")) == sorted(expected)
     for kernel_type, rows in expected.items():
         table = read_table(tmp_path / f"{kernel_type}.csv")
