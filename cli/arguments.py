@@ -59,6 +59,11 @@ def add_reading_arguments(group: argparse._ArgumentGroup | argparse.ArgumentPars
     group.add_argument(
         "--model-family", metavar="NAME", help="read the config as this family, whatever its model_type says"
     )
+    add_remote_source_argument(group)
+
+
+def add_remote_source_argument(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
+    """Where ids that the catalog lacks are looked for."""
     group.add_argument(
         "--remote-source",
         type=choice(("huggingface", "modelscope")),
@@ -126,26 +131,33 @@ def add_quantization_arguments(parser: CommandParser) -> None:
         help="linear layers other than routed experts, where not as --quantize-linear-action",
     )
     group.add_argument("--quantize-lmhead", action="store_true", help="quantise the output head like other layers")
+    add_format_arguments(group, attention="KV cache and attention")
+
+
+def add_format_arguments(group: argparse._ArgumentGroup, *, attention: str, dtype: str | None = None) -> None:
+    """Formats of ``attention``, of MXFP4's scales, and of what is not quantised: ``dtype``, or the model's own."""
     group.add_argument(
         "--quantize-attention-action",
         type=choice(ATTENTION_DTYPES),
         default="DISABLED",
         metavar="SCHEME",
-        help=f"KV cache and attention: {ATTENTION_CHOICES} (default: DISABLED)",
+        help=f"{attention}: {ATTENTION_CHOICES} (default: DISABLED)",
     )
     group.add_argument(
         "--mxfp4-group-size", type=whole_number(1), default=32, metavar="N", help="weights a scale (default: 32)"
     )
-    add_dtype_argument(group)
+    add_dtype_argument(group, default=dtype)
 
 
-def add_dtype_argument(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
-    """Format of what is not quantised."""
+def add_dtype_argument(group: argparse._ArgumentGroup | argparse.ArgumentParser, *, default: str | None = None) -> None:
+    """Format of what is not quantised: ``default``, or the model's own."""
+    otherwise = default or "the model's"
     group.add_argument(
         "--dtype",
         type=choice((*ACTIVATION_DTYPES, *(alias for alias, name in ALIASES.items() if name in ACTIVATION_DTYPES))),
+        default=default,
         metavar="DTYPE",
-        help=f"hidden states and unquantised weights: {', '.join(ACTIVATION_DTYPES)} (default: the model's)",
+        help=f"hidden states and unquantised weights: {', '.join(ACTIVATION_DTYPES)} (default: {otherwise})",
     )
 
 

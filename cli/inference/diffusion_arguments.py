@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from cli import arguments as shared
 from cli.parser import CommandParser, choice, number, whole_number
-from tensor_cast.dtypes import ACTIVATION_DTYPES, ALIASES
-from tensor_cast.quantization import ATTENTION_DTYPES, LINEAR_SCHEMES
+from tensor_cast.quantization import LINEAR_SCHEMES
 from tensor_cast.video_deployment import ATTENTION_BACKENDS
 
 STAGES = ("denoise", "text", "vae")
@@ -38,13 +37,7 @@ def _add_model_arguments(parser: CommandParser) -> None:
         help="id or short name in the catalog (`msmodeling models`), diffusers directory, or id on a hub",
     )
     group.add_argument("--model-id", metavar="MODEL", help="the same as MODEL")
-    group.add_argument(
-        "--remote-source",
-        type=choice(("huggingface", "modelscope")),
-        default="huggingface",
-        metavar="{huggingface,modelscope}",
-        help="hub for ids that are not in the catalog; only config files are fetched (default: huggingface)",
-    )
+    shared.add_remote_source_argument(group)
     group.add_argument(
         "--offload-inactive-expert",
         action="store_true",
@@ -104,23 +97,7 @@ def _add_quantization_arguments(parser: CommandParser) -> None:
         metavar="SCHEME",
         help=f"linear layers of transformer blocks: {shared.LINEAR_CHOICES}",
     )
-    group.add_argument(
-        "--quantize-attention-action",
-        type=choice(ATTENTION_DTYPES),
-        default="DISABLED",
-        metavar="SCHEME",
-        help=f"both products of attention: {shared.ATTENTION_CHOICES} (default: DISABLED)",
-    )
-    group.add_argument(
-        "--mxfp4-group-size", type=whole_number(1), default=32, metavar="N", help="weights a scale (default: 32)"
-    )
-    group.add_argument(
-        "--dtype",
-        type=choice((*ACTIVATION_DTYPES, *(alias for alias, name in ALIASES.items() if name in ACTIVATION_DTYPES))),
-        default="bfloat16",
-        metavar="DTYPE",
-        help=f"hidden states and unquantised weights: {', '.join(ACTIVATION_DTYPES)} (default: bfloat16)",
-    )
+    shared.add_format_arguments(group, attention="both products of attention", dtype="bfloat16")
 
 
 def _add_parallel_arguments(parser: CommandParser) -> None:

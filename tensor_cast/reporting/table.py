@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from tensor_cast.advice import Remedy
     from tensor_cast.estimate import Estimate
     from tensor_cast.memory import MemoryEstimate
+    from tensor_cast.video_advice import VideoRemedy
+    from tensor_cast.video_estimate import VideoMemory
 
 GB, GIB = 1e9, 2.0**30
+_TRIED = "fewer queries, nor 8-bit weights, nor more devices of this interconnect"
 _LAUNCHES = {"graph": "launched as a graph", "eager": "launched one by one"}
 
 
@@ -64,14 +67,15 @@ def fusion(compiled: bool) -> str:
     return "fused as by a serving engine's graph mode" if compiled else "one for each operation, not fused"
 
 
-def verdict(memory: MemoryEstimate, remedies: Sequence[Remedy]) -> str:
-    """One sentence: what is needed, what there is, and what would fit."""
+def verdict(
+    memory: MemoryEstimate | VideoMemory, remedies: Sequence[Remedy | VideoRemedy], *, tried: str = _TRIED
+) -> str:
+    """One sentence: what is needed, what there is, and what would fit; ``tried`` in vain where there is no remedy."""
     used = float(memory.used_bytes)
+    advice = f"neither {tried} would make it fit"
     if remedies:
         options = [f"{remedy.flags} ({remedy.used_bytes / GB:,.1f} GB)" for remedy in remedies]
         advice = f"it would fit with {', or with '.join(options)}"
-    else:
-        advice = "neither fewer queries, nor 8-bit weights, nor more devices of this interconnect would make it fit"
     return (
         f"Does not fit: a device needs {used / GB:,.1f} GB ({used / GIB:,.1f} GiB) and has "
         f"{memory.device_bytes / GB:,.1f} GB ({memory.device_bytes / GIB:,.1f} GiB); {advice}."

@@ -14,6 +14,7 @@ from tensor_cast.video_advice import VideoRemedy
 from tensor_cast.video_estimate import VideoEstimate, VideoMemory
 
 GB, GIB = 1e9, 2.0**30
+_TRIED = "offloading, nor 8-bit weights, nor Ulysses over 8 devices alone"
 _STAGE_NAMES = {"text": "text encoder", "denoise": "denoising", "vae": "VAE"}
 
 
@@ -36,7 +37,7 @@ def report(
     """
     sections: list[Section] = []
     if not estimate.fits:
-        sections.append(Sentence(verdict(estimate.memory, remedies), "bad"))
+        sections.append(Sentence(table.verdict(estimate.memory, remedies, tried=_TRIED), "bad"))
     sections.append(configuration(estimate))
     sections += kernel_sections(
         estimate,
@@ -48,19 +49,6 @@ def report(
     sections += [stages(estimate), times(estimate), memory(estimate.memory)]
     sections += [Sentence(f"Warning: {warning}", "warning") for warning in estimate.warnings]
     return sections
-
-
-def verdict(memory: VideoMemory, remedies: Sequence[VideoRemedy]) -> str:
-    """One sentence: what is needed, what there is, and what would fit."""
-    used = float(memory.used_bytes)
-    advice = "neither offloading, nor 8-bit weights, nor Ulysses over 8 devices alone would make it fit"
-    if remedies:
-        options = [f"{remedy.flags} ({remedy.used_bytes / GB:,.1f} GB)" for remedy in remedies]
-        advice = f"it would fit with {', or with '.join(options)}"
-    return (
-        f"Does not fit: a device needs {used / GB:,.1f} GB ({used / GIB:,.1f} GiB) and has "
-        f"{memory.device_bytes / GB:,.1f} GB ({memory.device_bytes / GIB:,.1f} GiB); {advice}."
-    )
 
 
 def configuration(estimate: VideoEstimate) -> Facts:
