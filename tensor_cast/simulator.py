@@ -87,7 +87,8 @@ def simulate(
 
 def _idle_time(estimate: Estimate, engine: Engine | None) -> Quantity:
     """What launches, the host and the engine add to the kernels."""
-    launches: Quantity = sum((kernel.count for kernel in estimate.kernels), start=0.0)
+    # A pipeline's wait is no launch: it has no operands.
+    launches: Quantity = sum((kernel.count for kernel in estimate.kernels if kernel.op.inputs), start=0.0)
     return idle_time(
         estimate.device_time_s,
         launches,

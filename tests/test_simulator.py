@@ -67,6 +67,11 @@ def test_analytic_rows_hold_the_gaps_of_their_launches() -> None:
     assert sum(estimate.categories.values()) == pytest.approx(estimate.total_time_s)
 
 
+def test_a_pipelines_wait_is_no_launch() -> None:
+    estimate = price(dense(), PREFILL, "ATLAS_800_A3_752T_128G_DIE", world_size=2, pp_size=2)
+    assert sum(op.total_s for op in estimate.ops) == pytest.approx(estimate.total_time_s, rel=1e-12)
+
+
 def test_prefill_reports_ttft_and_decode_tpot() -> None:
     prefill, decode = price(dense(), PREFILL), price(dense(), DECODE)
     assert prefill.ttft_s == prefill.total_time_s
