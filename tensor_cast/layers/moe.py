@@ -218,13 +218,34 @@ class MixtureOfExperts:
             shapes = tuple((group_rows, *t.shape[1:]) for t in received)
             expert_group = RankGroup(plan.moe_tp)
             received = build.communicate_together("all_gather", "moe.dispatch", received, expert_group, shapes)
+            apart = not build.decode and plan.ep < self.experts
+            if apart:
+                received = self._sort_by_expert(build, received)
             out = self._experts(build, received, group_rows, own_rows * plan.moe_group)
+            if apart:
+                out = self._sort_by_sender(build, out)
             out = build.communicate("reduce_scatter", "moe.combine", out, expert_group, (busiest, self.width))
             (back,) = self._all_to_all(build, (out,), "moe.combine")
             combined = self._unpermute(build, back.view(copies, self.width), weights, own_rows)
         if fused:
             build.emit(_fuse(captured, own, combined))
         return combined
+
+    def _sort_by_expert(self, build: Build, x: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Rows as they arrived, by sender, in the order of this rank's experts.
+
+        A decode's dispatch writes them so (CANN's ``MoeDistributeDispatch``, DeepEP's low-latency kernels). A
+        prefill's all-to-all does not: vLLM-Ascend and the DeepSeek-R1 recipe of cann-recipes-infer route a second time.
+        """
+        out = tuple(build.activation(*t.shape, dtype=t.dtype) for t in x)
+        build.elementwise("moe_re_routing", "moe.permute", x, out, flops_per_element=0.0)
+        return out
+
+    def _sort_by_sender(self, build: Build, x: Tensor) -> Tensor:
+        """The same undone."""
+        out = build.activation(*x.shape, dtype=x.dtype)
+        build.elementwise("index_select", "moe.unpermute", (x,), (out,), flops_per_element=0.0)
+        return out
 
     def _route_and_compute(self, build: Build, x: Tensor, rows: Quantity) -> Tensor:
         """Local experts on those of ``rows`` tokens that picked them, a token's results summed over local experts."""

@@ -86,11 +86,14 @@ def _gating(op: Op) -> tuple[Form, ...]:
 
 
 def _permute(op: Op) -> tuple[Form, ...]:
-    """Copies a token: balanced expert parallelism keeps a share of them on this rank."""
+    """Copies a token: balanced expert parallelism keeps a share of them on this rank.
+
+    The second sort, of rows that an all-to-all brought, is the same kernel with one copy a row (vLLM-Ascend).
+    """
     x, out = op.inputs[0], op.outputs[0]
     sizes = {"t": x.shape[0], "h": x.shape[-1], "k": np.divide(out.shape[0], x.shape[0])}
     permute = Launch(TOKEN_PERMUTE, sizes, {"x": x.dtype})
-    if op.name == "moe_token_permute":
+    if op.name != "moe_token_permute_quant":
         return ((permute,),)
     quant = Launch(DYNAMIC_QUANT, {"t": out.shape[0], "d": out.shape[-1]}, {"x": x.dtype, "q": out.dtype})
     return ((permute, quant),)
@@ -125,6 +128,7 @@ def _fused(op: Op) -> tuple[Form, ...]:
 MOE_KERNELS = (GATING_TOP_K, TOKEN_PERMUTE, TOKEN_UNPERMUTE, DISPATCH_FFN_COMBINE)
 MOE_FORMS: dict[str, FormsOf] = {
     "moe_gating_top_k": _gating,
+    "moe_re_routing": _permute,
     "moe_token_permute": _permute,
     "moe_token_permute_quant": _permute,
     "moe_token_unpermute": _unpermute,
