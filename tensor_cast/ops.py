@@ -199,6 +199,25 @@ class Attention(Op):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class StateAttention(Attention):
+    """A pass over the new tokens that reads and writes a recurrent state instead of a cache that grows.
+
+    ``matrix_work`` and ``vector_work`` are the FLOPs of either unit; ``cache_bytes`` is the state that is read.
+    """
+
+    matrix_work: Quantity
+    vector_work: Quantity
+
+    @property
+    def matrix_flops(self) -> Quantity:
+        return self.matrix_work
+
+    @property
+    def vector_flops(self) -> Quantity:
+        return self.vector_work
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Elementwise(Op):
     """Norms, activations, quantisation, rotary embedding, copies: ``flops`` of vector work over streamed operands.
 

@@ -117,6 +117,8 @@ class _Figures:
             own, shared = _kernel(self._device.kernels, key), _kernel(self._defaults.kernels, key)
             if own or shared:
                 base = key.rpartition("_")[0]
+                while base not in costs:
+                    base = base.rpartition("_")[0]
                 costs[key] = self._kernel(key, own, shared, costs[base])
                 for figure in _KERNEL_KEYS:
                     if figure not in own and figure not in shared:
@@ -188,7 +190,9 @@ def _interconnect(document: YamlDocument, at: str, device: Device, figures: _Fig
             raise ModelingError(f"{place}: interconnect: two levels are named {level.name}; name them apart.")
         for key in ("size", "bandwidth", "latency_s"):
             figures.stated(f"interconnect.{level.name}.{key}", None)
-        levels[level.name] = LinkLevel(level.name, level.size, level.topology, level.bandwidth, level.latency_s)
+        levels[level.name] = LinkLevel(
+            level.name, level.size, level.topology, level.bandwidth, level.latency_s, level.shares_ports
+        )
     return Interconnect(tuple(levels.values()))
 
 

@@ -28,6 +28,7 @@ _UNITS = {
     "wave_s": "s",
     "step_s": "s",
     "start_s": "s",
+    "head_step": "channels",
     "peer_s": "s",
     "one_shot_s": "s",
     "overlap": "of the shorter parts",

@@ -25,7 +25,8 @@ class LinkLevel:
 
     ``bandwidth`` is what one device sends to all its neighbours of the level together, in bytes/s and one direction.
     A switch gives all of it to any group. In a full mesh of ``size`` devices it is the sum of ``size - 1`` links, and
-    a group of ``g`` uses ``g - 1`` of them.
+    a group of ``g`` uses ``g - 1`` of them. Where ``shares_ports``, a device reaches the level through the ports of the
+    level inside it (a second tier of the same switches), so that it cannot send on both at once.
     """
 
     name: str
@@ -33,6 +34,7 @@ class LinkLevel:
     topology: Topology
     bandwidth: float
     latency_s: float
+    shares_ports: bool = False
 
     def group_bandwidth(self, group_size: int) -> float:
         """Bytes/s that one of ``group_size`` members sends to the others, one direction."""
@@ -69,7 +71,8 @@ class KernelCost:
     reaches; ``fixed_s`` is added to every kernel. ``tiles`` are the output tiles (rows, columns) that the kernel can
     choose from, one on a matrix core at a time; a wave of tiles costs ``wave_s`` beside its work, each step of 64 along
     the inner dimension ``step_s``; a vector kernel costs ``start_s`` for each core that it uses. ``overlap`` is the
-    share of the shorter parts that hides behind the longest: 1 is a roofline, 0 a sum.
+    share of the shorter parts that hides behind the longest: 1 is a roofline, 0 a sum. Attention computes heads of
+    multiples of ``head_step`` channels and pads others.
     """
 
     matrix_efficiency: float
@@ -81,6 +84,7 @@ class KernelCost:
     step_s: float = 0.0
     start_s: float = 0.0
     overlap: float = 1.0
+    head_step: int = 1
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,9 @@ class DeviceProfile:
     figure by its dotted path (``matrix_flops.int8``, ``interconnect.server.bandwidth``), where it comes from; a figure
     that a rule derived starts with ``assumed``.
 
-    ``kernels`` has the cost of every kernel class, and of a class in one matrix dtype (``matmul_fp8``) or of attention
-    without a causal mask (``attention_prefill_full``) where that differs. Between a kernel and the next of a graph the
+    ``kernels`` has the cost of every kernel class, and of a class in one matrix dtype (``matmul_fp8``), of attention
+    without a causal mask (``attention_prefill_full``) or with a recurrent state (``attention_prefill_state``,
+    ``attention_decode_state``) where that differs. Between a kernel and the next of a graph the
     device idles for ``launch_gap_s``; in eager mode the host needs ``host_launch_s`` for each launch.
     """
 
@@ -152,7 +157,11 @@ class DeviceProfile:
         """Peak FLOP/s of vector work in ``dtype``; formats without a rate of their own are computed in float32."""
         return self.vector_flops.get(dtype, self.vector_flops["float32"])
 
+    def kernel_key(self, kind: KernelClass, *variants: str) -> str:
+        """Key in ``kernels`` of a class: with the first of ``variants`` (a dtype, ``full``) that has a cost apart."""
+        apart = (f"{kind}_{variant}" for variant in variants)
+        return next((key for key in apart if key in self.kernels), kind)
+
     def kernel_cost(self, kind: KernelClass, *variants: str) -> KernelCost:
-        """Cost of a class of kernels: of the first of ``variants`` (a dtype, ``full``) that has one of its own."""
-        apart = (self.kernels.get(f"{kind}_{variant}") for variant in variants)
-        return next(filter(None, apart), self.kernels[kind])
+        """Cost of a class of kernels, found in the same order."""
+        return self.kernels[self.kernel_key(kind, *variants)]

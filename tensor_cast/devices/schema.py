@@ -52,6 +52,7 @@ class Level(Struct, forbid_unknown_fields=True):
     topology: Topology
     bandwidth: Positive
     latency_s: NotNegative
+    shares_ports: bool = False
 
 
 class Kernel(Struct, forbid_unknown_fields=True):
@@ -66,6 +67,7 @@ class Kernel(Struct, forbid_unknown_fields=True):
     step_s: NotNegative | UnsetType = UNSET
     start_s: NotNegative | UnsetType = UNSET
     overlap: Share | UnsetType = UNSET
+    head_step: Count | UnsetType = UNSET
 
 
 class Kernels(Struct, forbid_unknown_fields=True):
@@ -73,19 +75,23 @@ class Kernels(Struct, forbid_unknown_fields=True):
 
     matmul: Kernel | UnsetType = UNSET
     matmul_int8: Kernel | UnsetType = UNSET
+    matmul_int8_int4: Kernel | UnsetType = UNSET
     matmul_fp8: Kernel | UnsetType = UNSET
     matmul_fp4: Kernel | UnsetType = UNSET
     grouped_matmul: Kernel | UnsetType = UNSET
     grouped_matmul_int8: Kernel | UnsetType = UNSET
+    grouped_matmul_int8_int4: Kernel | UnsetType = UNSET
     grouped_matmul_fp8: Kernel | UnsetType = UNSET
     grouped_matmul_fp4: Kernel | UnsetType = UNSET
     attention_prefill: Kernel | UnsetType = UNSET
     attention_prefill_int8: Kernel | UnsetType = UNSET
     attention_prefill_fp8: Kernel | UnsetType = UNSET
     attention_prefill_full: Kernel | UnsetType = UNSET
+    attention_prefill_state: Kernel | UnsetType = UNSET
     attention_decode: Kernel | UnsetType = UNSET
     attention_decode_int8: Kernel | UnsetType = UNSET
     attention_decode_fp8: Kernel | UnsetType = UNSET
+    attention_decode_state: Kernel | UnsetType = UNSET
     vector: Kernel | UnsetType = UNSET
 
 

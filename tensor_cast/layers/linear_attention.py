@@ -10,7 +10,7 @@ from tensor_cast.layers.build import Build, shard
 from tensor_cast.layers.cache import LayerCache
 from tensor_cast.layers.linear import linear, row_parallel_linear
 from tensor_cast.layers.norm import RMS_NORM_FLOPS
-from tensor_cast.ops import Attention, Tensor
+from tensor_cast.ops import StateAttention, Tensor
 from tensor_cast.quantity import Quantity, ceil_div
 from tensor_cast.quantization import LinearScheme
 
@@ -19,25 +19,6 @@ SILU_FLOPS = 4.0
 DECAY_FLOPS = 8.0
 # Tokens of a chunk of the delta rule in flash-linear-attention, which engines use.
 DELTA_CHUNK = 64
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class StateAttention(Attention):
-    """A pass over the new tokens that reads and writes a recurrent state.
-
-    ``matrix_work`` and ``vector_work`` are the FLOPs of either unit; ``cache_bytes`` is the state that is read.
-    """
-
-    matrix_work: Quantity
-    vector_work: Quantity
-
-    @property
-    def matrix_flops(self) -> Quantity:
-        return self.matrix_work
-
-    @property
-    def vector_flops(self) -> Quantity:
-        return self.vector_work
 
 
 def causal_convolution(build: Build, x: Tensor, kernel: int, *, bias: bool, part: str, state_dtype: str) -> Tensor:
@@ -98,16 +79,19 @@ def state_pass(
 ) -> Tensor:
     """The recurrence over this step's tokens: (tokens, heads x value_dim) out.
 
-    A decode reads and writes each sequence's state and does ``step_flops`` a token and head on the vector units (there
-    is no matrix to fill). A prefill works in chunks on the matrix units and writes and reads back the state that
-    enters each chunk, in the model's dtype, as the two-kernel form of flash-linear-attention does.
+    A decode reads each sequence's state, writes it after every token (a drafted one may turn out to be the last that
+    holds, so that vLLM's kernel keeps the state behind each) and does ``step_flops`` a token and head on the vector
+    units (there is no matrix to fill). A prefill works in chunks on the matrix units and writes and reads back the
+    state that enters each chunk, in the model's dtype, as the two-kernel form of flash-linear-attention does.
     """
     rows = inputs[0].shape[0]
     out = build.activation(rows, heads * value_dim)
     state = Tensor((build.queries, heads, key_dim, value_dim), state_dtype, "cache")
     outputs: tuple[Tensor, ...] = (out, state)
     state_bytes: Quantity = state.bytes
-    if not build.decode:
+    if build.decode:
+        outputs = (out, Tensor((rows, heads, key_dim, value_dim), state_dtype, "cache"))
+    else:
         chunks = build.queries * ceil_div(build.query_length, chunk)
         between = Tensor((chunks, heads, key_dim, value_dim), build.dtype)
         outputs = (*outputs, between)

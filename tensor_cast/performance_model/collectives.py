@@ -56,7 +56,8 @@ def collective_time(op: Collective, device: DeviceProfile) -> KernelTime:
     Reductions and gathers run level by level (a reduce-scatter from the inner level outwards, an all-gather back): a
     level of ``p`` peers moves ``(p - 1) / p`` of the data that is left to it, each peer sending to all others at once,
     and hands over ``p - 1`` times. An all-to-all sends on each level what is meant for the members that only this level
-    reaches; levels work at the same time. A small all-reduce is taken at one go where the device has a kernel for it.
+    reaches; levels work at the same time, unless they share their ports. A small all-reduce is taken at one go where
+    the device has a kernel for it.
 
     Raises:
         ModelingError: the group does not fit in the device's interconnect.
@@ -76,13 +77,12 @@ def collective_time(op: Collective, device: DeviceProfile) -> KernelTime:
                 remaining = remaining / share.peers
                 latency += passes * (share.link.latency_s + cost.peer_s * (share.peers - 1))
             case "all_to_all":
-                before = share.reached // share.peers
-                sent = op.message_bytes * (share.reached - before) / op.group_size
-                seconds = np.maximum(seconds, sent / bandwidth)
                 latency += share.link.latency_s + cost.peer_s
             case "p2p":
                 seconds = np.maximum(seconds, op.message_bytes / bandwidth)
                 latency = cost.fixed_s + share.link.latency_s
+    if op.kind == "all_to_all":
+        seconds = _direct_s(op.message_bytes / op.group_size, shares, cost)
     time = KernelTime(0.0, 0.0, 0.0, seconds, latency)
     if op.kind == "all_reduce" and cost.one_shot_s:
         return _faster(time, _one_shot_time(op, shares, cost))
@@ -91,12 +91,21 @@ def collective_time(op: Collective, device: DeviceProfile) -> KernelTime:
 
 def _one_shot_time(op: Collective, shares: list[LevelShare], cost: CollectiveCost) -> KernelTime:
     """Every rank sends its whole tensor to all others: more bytes, one latency (AllReduce kernels of TensorRT-LLM)."""
-    seconds: Quantity = 0.0
+    seconds = _direct_s(op.message_bytes, shares, cost)
+    return KernelTime(0.0, 0.0, 0.0, seconds, cost.one_shot_s + sum(share.link.latency_s for share in shares))
+
+
+def _direct_s(bytes_per_member: Quantity, shares: list[LevelShare], cost: CollectiveCost) -> Quantity:
+    """Seconds in which a rank sends ``bytes_per_member`` to each other member over the level that reaches it."""
+    longest: Quantity = 0.0
+    on_ports: Quantity = 0.0
     for share in shares:
         before = share.reached // share.peers
         bandwidth = share.link.group_bandwidth(share.peers) * cost.link_efficiency
-        seconds = np.maximum(seconds, op.message_bytes * (share.reached - before) / bandwidth)
-    return KernelTime(0.0, 0.0, 0.0, seconds, cost.one_shot_s + sum(share.link.latency_s for share in shares))
+        level_s = bytes_per_member * (share.reached - before) / bandwidth
+        on_ports = on_ports + level_s if share.link.shares_ports else level_s
+        longest = np.maximum(longest, on_ports)
+    return longest
 
 
 def _faster(one: KernelTime, other: KernelTime) -> KernelTime:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.ops import Collective, Op, Overlapped
-from tensor_cast.performance_model.roofline import kernel_class
+from tensor_cast.performance_model.roofline import cost_key
 from tensor_cast.performance_model.timing import ANALYTIC, Timing
 from tensor_cast.quantity import Quantity
 
@@ -94,9 +94,7 @@ def class_of(op: Op, device: DeviceProfile) -> str:
         return class_of(op.compute[0], device)
     if isinstance(op, Collective):
         return "collective"
-    kind = kernel_class(op)
-    apart = f"{kind}_{op.matrix_dtype}"
-    return apart if apart in device.kernels else kind
+    return cost_key(op, device)
 
 
 def error_band(op: Op, timing: Timing, device: DeviceProfile) -> tuple[Quantity, Quantity]:

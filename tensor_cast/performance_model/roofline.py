@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from tensor_cast.devices.profile import DeviceProfile, KernelClass, KernelCost
-from tensor_cast.ops import Attention, GroupedMatMul, MatMul, Op
+from tensor_cast.ops import Attention, GroupedMatMul, MatMul, Op, StateAttention
 from tensor_cast.performance_model.tiles import attention_time, matmul_time
 from tensor_cast.quantity import Quantity
 
@@ -68,7 +68,7 @@ def compute_time(op: Op, device: DeviceProfile) -> KernelTime:
     Raises:
         ModelingError: the device has no rate for the op's matrix dtype.
     """
-    cost = device.kernel_cost(kernel_class(op), *_variants(op))
+    cost = device.kernels[cost_key(op, device)]
     matrix = _matrix_time(op, cost, device)
     vector = op.vector_flops / (device.vector_rate("float32") * cost.vector_efficiency)
     memory = op.bytes / (device.memory_bandwidth * cost.memory_efficiency)
@@ -81,10 +81,21 @@ def compute_time(op: Op, device: DeviceProfile) -> KernelTime:
     return KernelTime(matrix, vector, memory, 0.0, fixed, unhidden_s=unhidden)
 
 
+def cost_key(op: Op, device: DeviceProfile) -> str:
+    """The row of a device's ``kernels`` that prices ``op``: ``matmul``, ``matmul_fp8``, ``attention_prefill_full``."""
+    return device.kernel_key(kernel_class(op), *_variants(op))
+
+
 def _variants(op: Op) -> tuple[str, ...]:
     """Variants of its class that ``op`` belongs to, the more telling first."""
-    unmasked = isinstance(op, Attention) and not (op.causal or op.decode)
-    return (op.matrix_dtype, "full") if unmasked else (op.matrix_dtype,)
+    if isinstance(op, StateAttention):
+        return ("state",)
+    if isinstance(op, Attention) and not (op.causal or op.decode):
+        return (op.matrix_dtype, "full")
+    if isinstance(op, MatMul | GroupedMatMul):
+        weights = {t.dtype for t in op.inputs if t.role == "weight" and len(t.shape) > 1} - {op.matrix_dtype}
+        return (*(f"{op.matrix_dtype}_{dtype}" for dtype in sorted(weights)), op.matrix_dtype)
+    return (op.matrix_dtype,)
 
 
 def _rows(op: Op) -> Quantity:
@@ -95,6 +106,8 @@ def _rows(op: Op) -> Quantity:
 def _matrix_time(op: Op, cost: KernelCost, device: DeviceProfile) -> Quantity:
     if isinstance(op, MatMul | GroupedMatMul):
         return matmul_time(op, cost, device.matrix_rate(op.matrix_dtype) * cost.matrix_efficiency, device.matrix_cores)
+    if isinstance(op, StateAttention):
+        return op.matrix_flops / (device.matrix_rate(op.matrix_dtype) * cost.matrix_efficiency)
     if isinstance(op, Attention):
         rate = device.matrix_rate(op.matrix_dtype) * cost.matrix_efficiency
         return attention_time(op, cost, rate, device.matrix_cores)

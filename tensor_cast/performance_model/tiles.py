@@ -61,8 +61,8 @@ def attention_time(op: Attention, cost: KernelCost, rate: float, cores: int) -> 
 
     A prefill's blocks hold queries of one head (FlashAttention-2, arXiv 2307.08691, section 3); a decode packs the
     query heads that share a KV head into one block and splits its keys over idle cores (flash-decoding). A block at the
-    diagonal computes half a tile of keys that the mask then drops. Blocks are short and many, so the last wave is not
-    rounded up.
+    diagonal computes half a tile of keys that the mask then drops, and a head is padded to whole ``head_step``s. Blocks
+    are short and many, so the last wave is not rounded up.
     """
     block_rows, block_keys = cost.tiles[0]
     heads, packed = (op.kv_heads, op.heads / op.kv_heads) if op.decode else (op.heads, 1.0)
@@ -72,6 +72,7 @@ def attention_time(op: Attention, cost: KernelCost, rate: float, cores: int) -> 
     keys = op.pairs / (op.batch * op.query_length) + (block_keys - 1) / 2
     depth = keys * np.minimum(blocks / cores, 1.0) if op.decode else keys
     waves = np.maximum(blocks / cores, 1.0)
-    block_s = rows * (2.0 * (op.qk_dim + op.v_dim) * cores / rate) * depth
+    head_dims = round_up(op.qk_dim, cost.head_step) + round_up(op.v_dim, cost.head_step)
+    block_s = rows * (2.0 * head_dims * cores / rate) * depth
     step_s = cost.step_s if cores > 1 else 0.0
     return waves * (block_s + _wave_s(cost, cores) + depth * (step_s / STEP))

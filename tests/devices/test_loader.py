@@ -256,7 +256,7 @@ shares = st.floats(min_value=0, max_value=1, exclude_min=True)
 counts = st.integers(min_value=1, max_value=10**6)
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn", "Zl", "Zp")), min_size=1, max_size=20)
 tiles = st.lists(st.tuples(counts, counts), min_size=1, max_size=5).map(tuple)
-kernels = st.builds(KernelCost, shares, shares, shares, times, tiles, times, times, times, shares)
+kernels = st.builds(KernelCost, shares, shares, shares, times, tiles, times, times, times, shares, st.integers(1, 256))
 levels = st.builds(
     LinkLevel,
     st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True),
@@ -264,6 +264,7 @@ levels = st.builds(
     st.sampled_from(["switched", "full_mesh"]),
     rates,
     times,
+    st.booleans(),
 )
 
 

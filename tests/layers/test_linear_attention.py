@@ -8,7 +8,6 @@ from tensor_cast.deployment import Deployment
 from tensor_cast.layers.linear_attention import (
     GatedDeltaNet,
     Mamba2,
-    StateAttention,
     delta_rule_flops_per_token,
     delta_rule_step_flops,
     scan_flops_per_token,
@@ -16,6 +15,7 @@ from tensor_cast.layers.linear_attention import (
 )
 from tensor_cast.models import load_spec
 from tensor_cast.models.decoder import build
+from tensor_cast.ops import StateAttention
 from tensor_cast.workload import TextWorkload
 
 
@@ -23,6 +23,13 @@ def core(model: str, workload: TextWorkload) -> StateAttention:
     """The recurrence of the first layer that has one."""
     graph = build(load_spec(model), workload, Deployment()).graph
     return next(node.op for _, node in graph.nodes() if isinstance(node.op, StateAttention))
+
+
+def test_a_verified_draft_writes_a_state_for_each_token() -> None:
+    workload = TextWorkload(num_queries=8, query_length=4, context_length=4096, decode=True, num_mtp_tokens=3)
+    op = core("Qwen/Qwen3.5-27B", workload)
+    # One state read and four written for each of 8 sequences; rows as in a decode of one token, 4 a sequence.
+    assert op.bytes == (1 + 4) * 8 * 48 * 128 * 128 * 4 + 8 * 4 * ((10_240 + 6_144) * 2 + 2 * 48 * 4)
 
 
 def decode(queries: int, context: int) -> TextWorkload:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensor_cast.devices import get_device
-from tensor_cast.devices.profile import CollectiveCost
+from tensor_cast.devices.profile import CollectiveCost, Interconnect
 from tensor_cast.errors import ModelingError
 from tensor_cast.ops import Collective, MatMul, Overlapped, Tensor
 from tensor_cast.performance_model.analytic import analytic_time
@@ -72,6 +72,13 @@ def test_levels_work_at_the_same_time_in_an_all_to_all() -> None:
     # 16 devices: 7 of 16 shares stay inside (70 GB/s), 8 of 16 leave the server (10 GB/s), which takes longer.
     time = collective_time(collective("all_to_all", 1.6e9, 16), DEVICE).total_s
     assert time == pytest.approx(max(0.7e9 / 70e9, 0.8e9 / 10e9))
+
+
+def test_levels_of_shared_ports_send_one_after_the_other() -> None:
+    outer, inner = DEVICE.interconnect.levels
+    shared = Interconnect((replace(outer, shares_ports=True), inner))
+    time = collective_time(collective("all_to_all", 1.6e9, 16), replace(DEVICE, interconnect=shared)).total_s
+    assert time == pytest.approx(0.7e9 / 70e9 + 0.8e9 / 10e9)
 
 
 def test_ranks_a_server_apart_meet_only_outside() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tensor_cast.devices import DeviceProfile, get_device
 from tensor_cast.errors import ModelingError
 from tensor_cast.ops import Attention, Elementwise, GroupedMatMul, MatMul, Tensor
-from tensor_cast.performance_model.roofline import BOUNDS, compute_time
+from tensor_cast.performance_model.roofline import BOUNDS, compute_time, cost_key
 
 DEVICE = get_device("TEST_DEVICE")
 
@@ -230,3 +230,44 @@ def test_attention_without_a_mask_may_have_a_cost_of_its_own() -> None:
     causal_cost, full_cost = device.kernels["attention_prefill"], device.kernels["attention_prefill_full"]
     assert masked / full == pytest.approx(full_cost.matrix_efficiency / causal_cost.matrix_efficiency)
     assert compute_time(attention(False), DEVICE).total_s == compute_time(attention(True), DEVICE).total_s
+
+
+def test_heads_are_padded_to_the_kernels_step() -> None:
+    def attention(head_dim: int) -> Attention:
+        x = Tensor((1024, 16 * head_dim), "bfloat16")
+        return Attention(
+            name="flash_attention",
+            part="p",
+            inputs=(x,),
+            outputs=(x,),
+            matrix_dtype="bfloat16",
+            batch=1.0,
+            query_length=1024.0,
+            kv_length=1024.0,
+            heads=16,
+            kv_heads=16,
+            qk_dim=head_dim,
+            v_dim=head_dim,
+            pairs=1024.0**2,
+            cache_bytes=0.0,
+            decode=False,
+            causal=False,
+        )
+
+    device = get_device("ATLAS_800_A2_376T_64G")
+    # A vision encoder's 72 channels run as 128 (vLLM-Ascend), 64 as they are; FLOPs stay those of the model.
+    padded, whole, half = (compute_time(attention(size), device).matrix_s for size in (72, 128, 64))
+    assert padded == whole == 2 * half
+    assert attention(72).matrix_flops == 4 * 1024**2 * 16 * 72
+
+
+def test_four_bit_weights_have_a_cost_apart() -> None:
+    def product(weight: str) -> MatMul:
+        x, w, y = Tensor((8, 4096), "int8"), Tensor((4096, 4096), weight, "weight"), Tensor((8, 4096), "bfloat16")
+        return MatMul(name="m", part="p", inputs=(x, w), outputs=(y,), matrix_dtype="int8", m=8, k=4096, n=4096)
+
+    device = get_device("ATLAS_800_A3_752T_128G_DIE")
+    assert cost_key(product("int4"), device) == "matmul_int8_int4"
+    assert cost_key(product("int8"), device) == "matmul_int8"
+    whole, half = (compute_time(product(dtype), device).memory_s for dtype in ("int8", "int4"))
+    assert 0.5 * whole < half < whole
