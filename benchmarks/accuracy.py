@@ -21,7 +21,7 @@ if __package__ in (None, ""):
 from benchmarks.accuracy_kernels import a3_groups, nvidia_groups
 from benchmarks.accuracy_report import markdown, scatter, write, write_json
 from benchmarks.accuracy_rows import Group, Summary
-from benchmarks.accuracy_steps import serving_groups, steps
+from benchmarks.accuracy_steps import recipes, serving_groups, steps
 
 ROOT = Path(__file__).resolve().parents[1]
 OWN_FIGURES = ROOT / "benchmarks" / "figures.json"
@@ -56,6 +56,7 @@ def groups_of(tables: Mapping[str, Table]) -> list[Group]:
     """Every group, priced; ``tables`` by the name of the file that has their columns."""
     return [
         steps(tables["ascend_steps"]),
+        recipes(tables["e2e"]),
         *serving_groups(tables["e2e_nvidia_silicon"]),
         *nvidia_groups(tables["kernels_nvidia"]),
         *a3_groups(tables["kernels_a3"], tables["comm_a3"]),
@@ -69,7 +70,7 @@ def read_tables(directory: Path) -> dict[str, Table]:
     def rows(name: str) -> Table:
         return pl.read_csv(directory / f"{name}.csv", infer_schema_length=None).iter_rows(named=True)
 
-    names = ("e2e_nvidia_silicon", "kernels_nvidia", "kernels_a3", "comm_a3")
+    names = ("e2e", "e2e_nvidia_silicon", "kernels_nvidia", "kernels_a3", "comm_a3")
     cases = json.loads((directory / "ascend_steps.json").read_text(encoding="utf-8"))["cases"]
     return {"ascend_steps": cases, **{name: rows(name) for name in names}}
 

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from benchmarks import measured_recipes
 from benchmarks import measured_serving as serving
 from benchmarks.accuracy_rows import Group, Row
 from benchmarks.measured_kernels import is_fitted
 from tensor_cast import Deployment, ModelingError, TextWorkload, simulate
+from tensor_cast.devices import get_device
+from tensor_cast.devices.profile import KERNEL_CLASSES, CollectiveCost, DeviceProfile, Interconnect, KernelCost
+from tensor_cast.estimate import Estimate
+from tensor_cast.models import load_spec
+from tensor_cast.performance_model.tiles import ROW_GRANULARITY
+from tensor_cast.video_deployment import VideoDeployment
+from tensor_cast.video_estimate import VideoEstimate
+from tensor_cast.video_simulator import simulate_video
+from tensor_cast.video_workload import VideoWorkload
 
 STEPS_SOURCE = "regression cases published by Ascend/msmodeling, most of them stated as measured on hardware"
+RECIPES_SOURCE = "performance tables of hicann/cann-recipes-infer"
 SERVING_SOURCE = "serving runs published with aiconfigurator-core 0.12.0 (Apache-2.0)"
 FEW_OTHERS = 3
 # A first token of more than this is the queue of a stalled server.
@@ -20,22 +32,19 @@ STALLED_S = 10.0
 
 # What is known of rows that are far off.
 NOTES = {
-    "qwen3-vl-32b-prefill": "the measured time needs more than 70 % of the matrix peak with communication for nothing",
-    "qwen3.5-27b-3515-prefill": "kernels of the gated delta rule are priced as ideal: no measurement of one",
-    "qwen3.5-27b-1610-decode": "kernels of the gated delta rule are priced as ideal: no measurement of one",
-    "kimi-k2.5-1080p-prefill": "experts in W4A8: unpacking of 4-bit weights and uneven routing are not priced",
-    "kimi-k2.5-3.5k-prefill": "experts in W4A8: unpacking of 4-bit weights and uneven routing are not priced",
+    "kimi-k2.5-1080p-prefill": "experts as if evenly used; how evenly they were is not recorded",
+    "kimi-k2.5-3.5k-prefill": "experts as if evenly used; how evenly they were is not recorded",
 }
+DRAFTS_UNPRICED = "its drafts are not priced: the model's configuration has no layer for them"
+UNREACHABLE = "less than its kernels take at the peaks of the device and its links"
 
 
-def request_of_step(case: Mapping[str, Any]) -> tuple[TextWorkload, Deployment] | str:
-    """Workload and deployment of a case of ``ascend_steps.json``, or why it is not a text step.
+def request_of_step(case: Mapping[str, Any]) -> tuple[TextWorkload, Deployment]:
+    """Workload and deployment of a text case of ``ascend_steps.json``.
 
     In a decode the image is part of the context: its pixels are merged 32 x 32 to a token (Qwen3-VL: patches of 16,
     merged 2 x 2).
     """
-    if case["kind"] != "text":
-        return "a diffusion step: see the generations of the diffusion models"
     context = case.get("context_length", 0)
     images: dict[str, int] = {}
     if "image_batch_size" in case:
@@ -49,7 +58,7 @@ def request_of_step(case: Mapping[str, Any]) -> tuple[TextWorkload, Deployment] 
         query_length=case["query_len"],
         context_length=context,
         decode=case["decode"],
-        num_mtp_tokens=case.get("num_mtp_tokens", 0),
+        num_mtp_tokens=case.get("num_mtp_tokens", 0) if load_spec(case["model"]).mtp_modules else 0,
         **images,
     )
     sizes = {name: case[name] for name in ("dp_size", "ep_size", "moe_dp_size", "block_size") if name in case}
@@ -64,31 +73,75 @@ def request_of_step(case: Mapping[str, Any]) -> tuple[TextWorkload, Deployment] 
     return workload, deployment
 
 
+def video_request_of_step(case: Mapping[str, Any]) -> tuple[VideoWorkload, VideoDeployment]:
+    """Workload and deployment of a case of kind ``video``."""
+    sizes = ("height", "width", "frame_num", "sample_step", "batch_size", "seq_len", "use_cfg")
+    deployment = VideoDeployment(
+        world_size=case["world_size"],
+        ulysses_size=case["ulysses_size"],
+        cfg_parallel=case["cfg_parallel"],
+        quantize_linear=case["quantize_linear_action"],
+        dtype=case["dtype"],
+        compile=True,
+    )
+    return VideoWorkload(**{name: case[name] for name in sizes}), deployment
+
+
+def at_its_peaks(device: DeviceProfile) -> DeviceProfile:
+    """``device`` as no real one is: every kernel and message at the peaks, nothing beside."""
+    ideal = KernelCost(1.0, 1.0, 1.0, 0.0, tiles=((ROW_GRANULARITY, ROW_GRANULARITY),))
+    links = tuple(replace(level, latency_s=0.0) for level in device.interconnect.levels)
+    return replace(
+        device,
+        kernels=dict.fromkeys(KERNEL_CLASSES, ideal),
+        collective=CollectiveCost(1.0, 0.0),
+        interconnect=Interconnect(links),
+        launch_gap_s=0.0,
+    )
+
+
 def steps(cases: Iterable[Mapping[str, Any]]) -> Group:
     """Cases of ``ascend_steps.json``: kernels and the gaps between them, without an engine."""
     group = Group("ascend_steps", "Steps, Ascend (analytic)", STEPS_SOURCE, aim="mean 8 %, none over 20 %")
     for case in cases:
-        request = request_of_step(case)
-        if isinstance(request, str):
-            group.unpriced[request] += 1
+        name, measured_s = case["name"], case["measured_s"]
+        profile = get_device(case["device"])
+        estimate, least = (_step(case, device) for device in (profile, at_its_peaks(profile)))
+        if measured_s < least.total_time_s:
+            group.unpriced[UNREACHABLE] += 1
             continue
-        workload, deployment = request
-        try:
-            estimate = simulate(case["model"], device=case["device"], workload=workload, deployment=deployment)
-        except ModelingError as error:
-            group.unpriced[str(error)] += 1
+        drafts = case.get("num_mtp_tokens", 0) > 0 and not load_spec(case["model"]).mtp_modules
+        note = DRAFTS_UNPRICED if drafts else NOTES.get(name, "")
+        band = float(estimate.error_low), float(estimate.error_high)
+        group.rows.append(Row(name, measured_s, float(estimate.total_time_s), is_fitted(name), *band, note))
+    return group
+
+
+def _step(case: Mapping[str, Any], device: DeviceProfile) -> Estimate | VideoEstimate:
+    if case["kind"] == "text":
+        workload, deployment = request_of_step(case)
+        return simulate(case["model"], device=device, workload=workload, deployment=deployment)
+    video, spread = video_request_of_step(case)
+    return simulate_video(case["model"], device=device, workload=video, deployment=spread, stages=())
+
+
+def recipes(rows: Iterable[Mapping[str, Any]]) -> Group:
+    """Rows of ``e2e.csv`` that cann-recipes-infer measured on Atlas A3: kernels and the gaps between them."""
+    group = Group("ascend_recipes", "Steps of cann-recipes-infer, Ascend A3 (analytic)", RECIPES_SOURCE)
+    for row in rows:
+        if not measured_recipes.is_recipe(row):
             continue
-        group.rows.append(
-            Row(
-                case["name"],
-                case["measured_s"],
-                float(estimate.total_time_s),
-                is_fitted(case["name"]),
-                float(estimate.error_low),
-                float(estimate.error_high),
-                NOTES.get(case["name"], ""),
-            )
+        step = measured_recipes.step_of(row)
+        if isinstance(step, str):
+            group.unpriced[step] += 1
+            continue
+        estimate = simulate(
+            step.model, device=measured_recipes.DEVICE, workload=step.workload, deployment=step.deployment
         )
+        key = measured_recipes.key_of(row)
+        fitted = measured_recipes.is_used(row)
+        band = float(estimate.error_low), float(estimate.error_high)
+        group.rows.append(Row(key, step.measured_s, float(estimate.total_time_s), fitted, *band))
     return group
 
 

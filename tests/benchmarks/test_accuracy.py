@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import accuracy, measured_a3, measured_kernels, measured_serving
+from benchmarks import accuracy, measured_a3, measured_kernels, measured_recipes, measured_serving
 from benchmarks.accuracy_report import anchor, document, markdown
 from benchmarks.accuracy_rows import Group, Row, Summary, worst
-from benchmarks.accuracy_steps import request_of_step
+from benchmarks.accuracy_steps import UNREACHABLE, recipes, request_of_step, steps
 from tensor_cast import Deployment
 from tensor_cast.ops import Attention, Collective, Elementwise, GroupedMatMul, MatMul
 
@@ -146,19 +146,41 @@ def test_nvfp4_leaves_attention_alone() -> None:
 
 def test_a_decode_of_images_has_them_in_its_context() -> None:
     case = {
-        "kind": "text", "num_queries": 1, "query_len": 1, "context_length": 75, "decode": True, "image_batch_size": 1,
+        "kind": "text", "model": "Qwen/Qwen3-VL-2B-Instruct", "num_queries": 1,
+        "query_len": 1, "context_length": 75, "decode": True, "image_batch_size": 1,
         "image_height": 1080, "image_width": 1920, "world_size": 1, "tp_size": 1, "quantize_linear_action": "DISABLED",
     }  # fmt: skip
-    request = request_of_step(case)
-    assert not isinstance(request, str)
+    workload, _ = request_of_step(case)
     # 60 x 34 tokens of 32 x 32 pixels.
-    assert request[0].context_length == 75 + 2040
-    assert isinstance(request_of_step({"kind": "video"}), str)
+    assert workload.context_length == 75 + 2040
+
+
+def test_a_step_that_no_device_could_do_is_left_out() -> None:
+    (case,) = (case for case in accuracy.own_tables()["ascend_steps"] if case["name"] == "qwen3-8B-prefill")
+    # 2 x 7e9 weights beside the embedding x 8,192 tokens over 2 x 353.9 TFLOP/s are 0.16 s.
+    group = steps([{**case, "measured_s": 0.1}])
+    assert (group.rows, group.unpriced) == ([], {UNREACHABLE: 1})
+    assert len(steps([case]).rows) == 1
+
+
+def test_recipes_are_steps_of_all_dies() -> None:
+    table = accuracy.own_tables()["e2e"]
+    step = measured_recipes.step_of(next(row for row in table if row["value"] == 22.51))
+    assert isinstance(step, measured_recipes.Step)
+    # 22.51 ms a token, of which a step yields its own and 1.44 drafted ones.
+    assert step.measured_s == pytest.approx(22.51e-3 * 2.44)
+    assert (step.workload.num_queries, step.workload.query_length, step.workload.context_length) == (32, 4, 65536)
+    assert (step.deployment.world_size, step.deployment.quantize_linear) == (32, "W4A8_DYNAMIC")
+    assert step.deployment.quantize_non_expert_linear == "W8A8_DYNAMIC"
+    group = recipes(table)
+    assert [row.fitted for row in group.rows] == [False] * 6 + [True] * 4
+    unknown = {**next(iter(table)), "framework": "cann-recipes, MTP2"}
+    assert measured_recipes.step_of(unknown) == "how many drafted tokens were accepted is not recorded"
 
 
 def test_it_runs_on_the_projects_own_figures() -> None:
     groups = accuracy.groups_of(accuracy.own_tables())
-    assert len(groups) == 13
+    assert len(groups) == 14
     for group in groups:
         summary = Summary.of(group.held_out)
         assert summary is not None, group.title
@@ -180,7 +202,7 @@ def test_the_command_prints_each_group(tmp_path: Path) -> None:
     target = tmp_path / "rows.json"
     command = [sys.executable, "benchmarks/accuracy.py", "--json", str(target)]
     printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    assert printed.count("\n") == 13
+    assert printed.count("\n") == 14
     assert "GEMM, NVIDIA, bf16: n=" in printed
     rows = json.loads(target.read_text(encoding="utf-8"))
     assert {"label", "measured_s", "predicted_s", "fitted", "band"} == set(rows["gemm"]["rows"][0])
