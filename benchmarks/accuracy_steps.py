@@ -67,6 +67,7 @@ def request_of_step(case: Mapping[str, Any]) -> tuple[TextWorkload, Deployment]:
         tp_size=case["tp_size"],
         quantize_linear=case["quantize_linear_action"],
         compile=case.get("do_compile", False),
+        engine="vllm-ascend",
         **sizes,
         **dict.fromkeys(case.get("compilation_config", ()), True),
     )
