@@ -102,7 +102,7 @@ def at_its_peaks(device: DeviceProfile) -> DeviceProfile:
 
 
 def steps(cases: Iterable[Mapping[str, Any]]) -> Group:
-    """Cases of ``ascend_steps.json``: kernels and the gaps between them, without an engine."""
+    """Cases of ``ascend_steps.json``: text as steps of vLLM-Ascend, diffusion as kernels and the gaps between them."""
     group = Group("ascend_steps", "Steps, Ascend (analytic)", STEPS_SOURCE, aim="mean 8 %, none over 20 %")
     for case in cases:
         name, measured_s = case["name"], case["measured_s"]

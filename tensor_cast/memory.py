@@ -148,7 +148,11 @@ def _count_within(indices: tuple[int, ...], layers: range) -> int:
 def _stage_cache(
     spec: ModelSpec, step: DecoderStep, workload: TextWorkload, deployment: Deployment, layers: range, *, last: bool
 ) -> tuple[Quantity, Quantity]:
-    """KV cache and state bytes of one rank of a stage, for all sequences of its data-parallel share."""
+    """KV cache and state bytes of one rank of a stage, for all sequences of its data-parallel share.
+
+    A speculative step keeps a recurrent state behind each token, to go on from the last that is accepted
+    (github.com/vllm-project/vllm/pull/49887 on what vLLM does).
+    """
     dtype = deployment.attention_dtype or step.dtype
     kinds = [(layer, _count_within(indices, layers)) for layer, indices in spec.layer_kinds.items()]
     if last and spec.mtp_layer is not None and workload.num_mtp_tokens:
@@ -161,5 +165,6 @@ def _stage_cache(
         cache = layer.cache(step.parallel.tp, step.parallel.dcp)
         per_sequence = cache.bytes_per_sequence(workload.sequence_length, dtype, deployment.block_size)
         kv = kv + count * step.queries * per_sequence
-        state = state + count * step.queries * cache.state_bytes
+        snapshots = 1 + workload.drafted_tokens if cache.kind == "state" else 1
+        state = state + count * step.queries * cache.state_bytes * snapshots
     return kv, state

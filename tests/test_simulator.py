@@ -373,3 +373,20 @@ def test_more_devices_never_need_more_memory_each(spec: ModelSpec, queries: int,
     for axis in ("tp_size", "dp_size", "pp_size"):
         used = [float(price(spec, workload, world_size=n, **{axis: n}).memory.used_bytes) for n in (1, 2, 4)]
         assert used == sorted(used, reverse=True), axis
+
+
+def test_speculation_keeps_a_recurrent_state_behind_each_token() -> None:
+    def state(drafts: int) -> float:
+        workload = TextWorkload(
+            num_queries=8, query_length=1 + drafts, context_length=512, decode=True, num_mtp_tokens=drafts
+        )
+        estimate = simulate(
+            "Qwen/Qwen3.5-27B",
+            device="ATLAS_800_A3_752T_128G_DIE",
+            workload=workload,
+            deployment=Deployment(world_size=2, tp_size=2),
+        )
+        return float(estimate.memory.state_bytes)
+
+    # The module that drafts has softmax attention, so that only the 48 recurrent layers keep states.
+    assert state(3) == 4 * state(0) > 0

@@ -80,7 +80,7 @@ def state_pass(
     """The recurrence over this step's tokens: (tokens, heads x value_dim) out.
 
     A decode reads each sequence's state, writes it after every token (a drafted one may turn out to be the last that
-    holds, so that vLLM's kernel keeps the state behind each) and does ``step_flops`` a token and head on the vector
+    holds: github.com/vllm-project/vllm/pull/49887) and does ``step_flops`` a token and head on the vector
     units (there is no matrix to fill). A prefill works in chunks on the matrix units and writes and reads back the
     state that enters each chunk, in the model's dtype, as the two-kernel form of flash-linear-attention does.
     """
