@@ -164,7 +164,8 @@ class Attention(Op):
 
     ``pairs`` is the number of (query token, key token) pairs of the whole batch that the mask leaves, for one head.
     ``cache_bytes`` is what is read of the cache: ``inputs`` names the cache tensor for its shape only. Without
-    ``causal`` every query sees every key, as in encoders and diffusion transformers.
+    ``causal`` every query sees every key, as in encoders and diffusion transformers. ``diffusion`` pipelines bring
+    kernels of their own.
     """
 
     batch: Quantity
@@ -178,6 +179,7 @@ class Attention(Op):
     cache_bytes: Quantity
     decode: bool
     causal: bool = True
+    diffusion: bool = False
 
     category: ClassVar[Category] = "FlashAttention"
 

@@ -170,6 +170,7 @@ def position_attention(
             cache_bytes=0.0,
             decode=False,
             causal=False,
+            diffusion=True,
         )
     )
     projected = linear(b, out, k=width, n=width, part=f"{part}.output", scheme=UNQUANTIZED, bias=True)

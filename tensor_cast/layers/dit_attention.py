@@ -169,6 +169,7 @@ def attend(
             cache_bytes=0.0,
             decode=False,
             causal=False,
+            diffusion=True,
         )
     )
     return out

@@ -66,6 +66,7 @@ class EncoderAttention:
                 cache_bytes=0.0,
                 decode=False,
                 causal=self.causal,
+                diffusion=True,
             )
         )
         return linear(b, out, k=width, n=self.hidden, part="attention.output", scheme=UNQUANTIZED, bias=self.bias)

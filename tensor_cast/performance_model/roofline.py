@@ -90,7 +90,7 @@ def _variants(op: Op) -> tuple[str, ...]:
     """Variants of its class that ``op`` belongs to, the more telling first."""
     if isinstance(op, StateAttention):
         return ("state",)
-    if isinstance(op, Attention) and not (op.causal or op.decode):
+    if isinstance(op, Attention) and op.diffusion:
         return (op.matrix_dtype, "full")
     if isinstance(op, MatMul | GroupedMatMul):
         weights = {t.dtype for t in op.inputs if t.role == "weight" and len(t.shape) > 1} - {op.matrix_dtype}
@@ -110,5 +110,6 @@ def _matrix_time(op: Op, cost: KernelCost, device: DeviceProfile) -> Quantity:
         return op.matrix_flops / (device.matrix_rate(op.matrix_dtype) * cost.matrix_efficiency)
     if isinstance(op, Attention):
         rate = device.matrix_rate(op.matrix_dtype) * cost.matrix_efficiency
-        return attention_time(op, cost, rate, device.matrix_cores)
+        vector_rate = device.vector_rate("float32") * cost.vector_efficiency
+        return attention_time(op, cost, rate, vector_rate, device.matrix_cores)
     return 0.0

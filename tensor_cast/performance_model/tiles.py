@@ -56,8 +56,11 @@ def _waves_time(
     return waves * (tile_s + _wave_s(cost, cores)) + depth * (cost.step_s / STEP)
 
 
-def attention_time(op: Attention, cost: KernelCost, rate: float, cores: int) -> Quantity:
+def attention_time(op: Attention, cost: KernelCost, rate: float, vector_rate: float, cores: int) -> Quantity:
     """Seconds of the score and value products of ``op``, in blocks of queries that stream past their keys.
+
+    ``rate`` and ``vector_rate`` are the FLOP/s of all cores' matrix and vector units: the products of a block overlap
+    with the softmax of the block before, and the slower sets the pace.
 
     A prefill's blocks hold queries of one head (FlashAttention-2, arXiv 2307.08691, section 3); a decode packs the
     query heads that share a KV head into one block and splits its keys over idle cores (flash-decoding). A block at the
@@ -73,6 +76,7 @@ def attention_time(op: Attention, cost: KernelCost, rate: float, cores: int) -> 
     depth = keys * np.minimum(blocks / cores, 1.0) if op.decode else keys
     waves = np.maximum(blocks / cores, 1.0)
     head_dims = round_up(op.qk_dim, cost.head_step) + round_up(op.v_dim, cost.head_step)
-    block_s = rows * (2.0 * head_dims * cores / rate) * depth
+    pair_s: Quantity = np.maximum(2.0 * head_dims / rate, op.SOFTMAX_FLOPS_PER_SCORE / vector_rate)
+    block_s = rows * (pair_s * cores) * depth
     step_s = cost.step_s if cores > 1 else 0.0
     return waves * (block_s + _wave_s(cost, cores) + depth * (step_s / STEP))

@@ -13,6 +13,7 @@ from tensor_cast.devices import DeviceProfile, get_device
 from tensor_cast.errors import ModelingError
 from tensor_cast.ops import Attention, Elementwise, GroupedMatMul, MatMul, Tensor
 from tensor_cast.performance_model.roofline import BOUNDS, compute_time, cost_key
+from tensor_cast.quantity import Quantity
 
 DEVICE = get_device("TEST_DEVICE")
 
@@ -223,12 +224,14 @@ def test_attention_without_a_mask_may_have_a_cost_of_its_own() -> None:
             cache_bytes=0.0,
             decode=False,
             causal=causal,
+            diffusion=not causal,
         )
 
     device = get_device("ATLAS_800_A2_376T_64G")
     masked, full = (compute_time(attention(causal), device).matrix_s for causal in (True, False))
     causal_cost, full_cost = device.kernels["attention_prefill"], device.kernels["attention_prefill_full"]
-    assert masked / full == pytest.approx(full_cost.matrix_efficiency / causal_cost.matrix_efficiency)
+    # Both are as slow as their softmax; starting a block of queries is a tenth of it here.
+    assert masked / full == pytest.approx(full_cost.vector_efficiency / causal_cost.vector_efficiency, rel=0.03)
     assert compute_time(attention(False), DEVICE).total_s == compute_time(attention(True), DEVICE).total_s
 
 
@@ -254,11 +257,12 @@ def test_heads_are_padded_to_the_kernels_step() -> None:
             causal=False,
         )
 
-    device = get_device("ATLAS_800_A2_376T_64G")
-    # A vision encoder's 72 channels run as 128 (vLLM-Ascend), 64 as they are; FLOPs stay those of the model.
-    padded, whole, half = (compute_time(attention(size), device).matrix_s for size in (72, 128, 64))
+    cost = replace(DEVICE.kernels["attention_prefill"], head_step=128, vector_efficiency=1.0)
+    device = replace(DEVICE, kernels={**DEVICE.kernels, "attention_prefill": cost})
+    # 200 channels run as 256, 128 as they are; FLOPs stay those of the model.
+    padded, whole, half = (compute_time(attention(size), device).matrix_s for size in (200, 256, 128))
     assert padded == whole == 2 * half
-    assert attention(72).matrix_flops == 4 * 1024**2 * 16 * 72
+    assert attention(200).matrix_flops == 4 * 1024**2 * 16 * 200
 
 
 def test_four_bit_weights_have_a_cost_apart() -> None:
@@ -271,3 +275,33 @@ def test_four_bit_weights_have_a_cost_apart() -> None:
     assert cost_key(product("int8"), device) == "matmul_int8"
     whole, half = (compute_time(product(dtype), device).memory_s for dtype in ("int8", "int4"))
     assert 0.5 * whole < half < whole
+
+
+def test_attention_is_as_slow_as_its_softmax_where_that_is_slower() -> None:
+    def matrix_s(head_dim: int, vector_efficiency: float) -> Quantity:
+        x = Tensor((1024, 16 * head_dim), "bfloat16")
+        op = Attention(
+            name="flash_attention",
+            part="p",
+            inputs=(x,),
+            outputs=(x,),
+            matrix_dtype="bfloat16",
+            batch=1.0,
+            query_length=1024.0,
+            kv_length=1024.0,
+            heads=16,
+            kv_heads=16,
+            qk_dim=head_dim,
+            v_dim=head_dim,
+            pairs=1024.0**2,
+            cache_bytes=0.0,
+            decode=False,
+            causal=False,
+        )
+        cost = replace(DEVICE.kernels["attention_prefill"], vector_efficiency=vector_efficiency)
+        return compute_time(op, replace(DEVICE, kernels={**DEVICE.kernels, "attention_prefill": cost})).matrix_s
+
+    # 512 matrix FLOPs a score of heads of 128 at 100 TFLOP/s, or 5 of the softmax at 1 TFLOP/s: 5.12 against 5 ps. At a
+    # tenth of the vector rate the softmax takes 50 ps, whatever the head size.
+    assert matrix_s(128, 1.0) == pytest.approx(5.12 / 50 * matrix_s(128, 0.1))
+    assert matrix_s(64, 0.1) == matrix_s(128, 0.1)
