@@ -96,6 +96,7 @@ def _idle_time(estimate: Estimate, engine: Engine | None) -> Quantity:
         engine,
         eager=estimate.deployment.execution == "eager",
         request=not estimate.workload.decode,
+        expert_layers=estimate.model.expert_layers,
     )
 
 

@@ -53,6 +53,11 @@ class ModelSpec:
     draft: ModelSpec | None = None
 
     @property
+    def expert_layers(self) -> int:
+        """How many decoder layers are mixtures of experts."""
+        return sum(layer.has_experts for layer in self.layers)
+
+    @property
     def has_experts(self) -> bool:
         """Whether any layer is a mixture of experts."""
         return any(layer.has_experts for layer in self.layer_kinds)

@@ -26,6 +26,8 @@ class Engine:
     ``step_s`` is its own time a step (scheduling, sampling, preparing the next batch) that the device waits for.
     ``launch_overlap`` is the share of a compute kernel's fixed cost that hides behind the kernel before it when a graph
     launches both. ``request_s`` is what a request costs before its first step: HTTP, tokens, admission.
+    ``expert_layer_s`` is what each layer of experts adds to that step beyond its kernels; it is seen in first tokens
+    alone, and that a step with prompts is launched eagerly is its likely cause.
     ``prefill_share`` is the part of others' prefills that a decoding request waits for, and ``queue_share`` the part of
     others' prefills that a new request waits for, both of those that it could meet; only a model of serving, not of one
     step, needs them. ``sources`` says where each figure comes from.
@@ -35,9 +37,14 @@ class Engine:
     step_s: float
     launch_overlap: float
     request_s: float
+    expert_layer_s: float
     prefill_share: float
     queue_share: float
     sources: dict[str, str]
+
+    def first_step_s(self, expert_layers: int) -> float:
+        """Seconds that the first step of a request takes beyond its kernels and the engine's time a step."""
+        return self.request_s + self.expert_layer_s * expert_layers
 
 
 @cache
@@ -81,6 +88,7 @@ def idle_time(
     *,
     eager: bool = False,
     request: bool = False,
+    expert_layers: int = 0,
 ) -> Quantity:
     """Seconds of a step in which the device runs no kernel.
 
@@ -92,10 +100,11 @@ def idle_time(
         engine: its own time a step.
         eager: whether kernels are launched one by one instead of as a graph.
         request: whether the step is the first of its requests.
+        expert_layers: of the model.
     """
     gaps: Quantity = launches * device.launch_gap_s
     if eager:
         gaps = np.maximum(gaps, launches * device.host_launch_s - device_time_s)
     if engine is None:
         return gaps
-    return gaps + engine.step_s + (engine.request_s if request else 0.0)
+    return gaps + engine.step_s + (engine.first_step_s(expert_layers) if request else 0.0)
