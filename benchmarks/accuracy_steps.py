@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks import measured_recipes
 from benchmarks import measured_serving as serving
 from benchmarks.accuracy_rows import Group, Row
+from benchmarks.cached_prompts import COMPUTED, matrix_share
 from benchmarks.measured_kernels import is_fitted
 from tensor_cast import Deployment, ModelingError, TextWorkload, simulate
 from tensor_cast.devices import get_device
@@ -29,6 +30,10 @@ SERVING_SOURCE = "serving runs published with aiconfigurator-core 0.12.0 (Apache
 FEW_OTHERS = 3
 # A first token of more than this is the queue of a stalled server.
 STALLED_S = 10.0
+CACHED = (
+    f"prompts come from a cache of prefixes: computing them needs over {COMPUTED * 100:.0f} % of the matrix peak in "
+    "the time that reading weights and caches leaves"
+)
 
 # What is known of rows that are far off.
 NOTES = {
@@ -151,32 +156,29 @@ def serving_groups(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
     dense = Group("tpot_dense", "TPOT, NVIDIA, dense models", SERVING_SOURCE, aim="mean 14 %")
     sparse = Group("tpot_moe", "TPOT, NVIDIA, MoE and MLA", SERVING_SOURCE, aim="mean 22 %")
     first = Group("ttft", "TTFT, NVIDIA, at most 4 requests a replica", SERVING_SOURCE, aim="mean 20 %")
-    runs: dict[serving.Configuration, dict[str, tuple[serving.Load, list[Mapping[str, Any]]]]] = {}
-    for row in rows:
-        config = serving.configuration(row)
-        if isinstance(config, str):
-            sparse.unpriced[config] += 1
-            continue
-        run = serving.load(row, config.deployment)
-        runs.setdefault(config, {}).setdefault(serving.key(config, run), (run, []))[1].append(row)
-    for config, by_key in runs.items():
-        group = dense if config.dense else sparse
+    measured, unknown = serving.measured_runs(rows)
+    sparse.unpriced.update(unknown)
+    for runs in measured:
+        group = dense if runs.config.dense else sparse
         try:
-            time = serving.price(config, [run for run, _ in by_key.values()])
+            time = serving.price(runs.config, runs.loads)
         except ModelingError as error:
-            group.unpriced[str(error)] += sum(len(repeats) for _, repeats in by_key.values())
+            group.unpriced[str(error)] += int(runs.repeats.sum())
             continue
+        computed = matrix_share(time, runs) <= COMPUTED
         bands = [
-            (np.broadcast_to(estimate.error_low, len(by_key)), np.broadcast_to(estimate.error_high, len(by_key)))
+            (np.broadcast_to(estimate.error_low, len(runs.keys)), np.broadcast_to(estimate.error_high, len(runs.keys)))
             for estimate in (time.decode, time.prefill)
         ]
-        for index, (key, (run, repeats)) in enumerate(by_key.items()):
-            # Repetitions of one run, by other containers or under another id, count once: their median.
-            tpot, ttft = (np.median([row[f"silicon_{name}_ms"] for row in repeats]) * 1e-3 for name in ("tpot", "ttft"))
+        for index, (key, run) in enumerate(zip(runs.keys, runs.loads, strict=True)):
+            if not computed[index]:
+                group.unpriced[CACHED] += int(runs.repeats[index])
+                continue
+            tpot, ttft = float(runs.tpot_s[index]), float(runs.ttft_s[index])
             fitted = is_fitted(key)
             (low, high), (first_low, first_high) = bands
             group.rows.append(Row(key, tpot, float(time.tpot_s[index]), fitted, float(low[index]), float(high[index])))
-            others = run.concurrency / (config.deployment.dp_size or 1) - 1.0
+            others = run.concurrency / (runs.config.deployment.dp_size or 1) - 1.0
             if others > FEW_OTHERS:
                 continue
             if ttft > STALLED_S:

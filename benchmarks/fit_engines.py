@@ -1,15 +1,16 @@
 """Fit what engines add to a step: python benchmarks/fit_engines.py --measured DIRECTORY [--update]
 
-Fits ``step_s``, ``launch_overlap`` and ``prefill_share`` to the output-token times of public serving runs and
-``request_s`` and ``queue_share`` to the first-token times at up to 8 requests a replica, on the runs whose key has an
-even CRC-32, by the mean absolute logarithm of predicted over measured time. Needs SciPy.
+Fits ``step_s``, ``launch_overlap`` and ``prefill_share`` to the output-token times of public serving runs and then
+``request_s``, ``queue_share`` and, where it is worth a constant, ``expert_layer_s`` to the first-token times at up to 4
+requests a replica, on the runs whose key has an even CRC-32, by the mean absolute logarithm of predicted over measured
+time. Needs SciPy.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,21 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import measured_serving as serving
-from benchmarks.fit_costs import FloatArray
+from benchmarks.accuracy_steps import FEW_OTHERS, STALLED_S
+from benchmarks.cached_prompts import COMPUTED, matrix_share
 from benchmarks.measured_kernels import is_fitted
+from benchmarks.measured_serving import FloatArray
+from tensor_cast.estimate import Estimate
 from tensor_cast.ops import Collective
 from tensor_cast.performance_model.engine import DATA
+from tensor_cast.quantity import Quantity
+
+BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
 
 SOURCE = "fit of half of the public serving runs of aiconfigurator-core 0.12.0 (Apache-2.0)"
-FEW_OTHERS = 7
+# Of the mean absolute logarithm of the fitted rows; a constant that gains less is left at zero.
+WORTH = 0.01
+NOTHING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -36,11 +45,14 @@ class Runs:
     decode_s: FloatArray
     fixed_s: FloatArray
     prefill_s: FloatArray
+    prefill_fixed_s: FloatArray
+    expert_layers: FloatArray
     others: FloatArray
     output: FloatArray
+    wait_steps: FloatArray
     tpot_s: FloatArray
     ttft_s: FloatArray
-    fitted: np.ndarray[Any, np.dtype[np.bool_]]
+    fitted: BoolArray
 
 
 def main() -> None:
@@ -67,75 +79,112 @@ def load(directory: Path, engine: str) -> Runs:
     import polars as pl
 
     frame = pl.read_csv(directory / "e2e_nvidia_silicon.csv", infer_schema_length=None)
-    groups: dict[serving.Configuration, list[dict[str, Any]]] = {}
-    for row in frame.filter(pl.col("backend") == engine).iter_rows(named=True):
-        config = serving.configuration(row)
-        if not isinstance(config, str):
-            bare = replace(config, engine="none", deployment=replace(config.deployment, engine="none"))
-            groups.setdefault(bare, []).append(row)
     parts = []
-    for config, rows in groups.items():
-        loads = [serving.load(row, config.deployment) for row in rows]
+    measured, _ = serving.measured_runs(frame.filter(pl.col("backend") == engine).iter_rows(named=True))
+    for runs in measured:
+        bare = replace(runs.config, engine="none", deployment=replace(runs.config.deployment, engine="none"))
         try:
-            time = serving.price(config, loads)
+            time = serving.price(bare, runs.loads)
         except serving.ModelingError:
             continue
-        named = replace(config, engine=engine)
-        parts.append(_columns(time, named, loads, rows))
+        parts.append(_columns(time, runs))
     return Runs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _columns(
-    time: serving.ServingTime,
-    config: serving.Configuration,
-    loads: Sequence[serving.Load],
-    rows: Sequence[dict[str, Any]],
-) -> tuple[FloatArray, ...]:
-    shape = (len(loads),)
-    fixed = sum((k.time.fixed_s * k.count for k in time.decode.kernels if not isinstance(k.op, Collective)), start=0.0)
-    ranks = config.deployment.dp_size or 1
-    return (
+def _columns(time: serving.ServingTime, runs: serving.MeasuredRuns) -> tuple[FloatArray, ...]:
+    """The columns of ``Runs``, without the runs whose prompts were not computed."""
+    shape = (len(runs.loads),)
+    ranks = runs.config.deployment.dp_size or 1
+    computed = matrix_share(time, runs) <= COMPUTED
+    columns = (
         np.broadcast_to(time.decode.total_time_s, shape),
-        np.broadcast_to(fixed, shape),
+        np.broadcast_to(_fixed_s(time.decode), shape),
         np.broadcast_to(time.prefill.total_time_s, shape),
-        np.array([run.concurrency / ranks - 1.0 for run in loads]),
-        np.array([run.output for run in loads]),
-        np.array([row["silicon_tpot_ms"] * 1e-3 for row in rows]),
-        np.array([row["silicon_ttft_ms"] * 1e-3 for row in rows]),
-        np.array([is_fitted(serving.key(config, run)) for run in loads]),
+        np.broadcast_to(_fixed_s(time.prefill), shape),
+        np.full(shape, time.prefill.model.expert_layers),
+        np.array([run.concurrency / ranks - 1.0 for run in runs.loads]),
+        np.array([run.output * run.mean_share for run in runs.loads]),
+        np.array([run.wait_steps for run in runs.loads]),
+        runs.tpot_s,
+        runs.ttft_s,
+        np.array([is_fitted(key) for key in runs.keys]),
     )
+    return tuple(column[computed] for column in columns)
+
+
+def _fixed_s(estimate: Estimate) -> Quantity:
+    return sum((k.time.fixed_s * k.count for k in estimate.kernels if not isinstance(k.op, Collective)), start=0.0)
 
 
 def _fit(name: str, runs: Runs) -> str:
+    few = (runs.others <= FEW_OTHERS) & (runs.ttft_s <= STALLED_S)
+    by_token = _best(lambda values: _tpot_errors(runs, values), [1e-3, 0.3, 1.0], runs, np.ones_like(few))
+    step, overlap, share = by_token.values
+    first = _best(lambda values: _ttft_errors(runs, by_token.values, values), [0.05, 0.2], runs, few)
+    layered = _best(lambda values: _ttft_errors(runs, by_token.values, values), [0.03, 0.1, 1e-3], runs, few)
+    worth = first.cost - layered.cost > WORTH
+    first = layered if worth else first
+    request, queue, *layer = first.values
+    on_tpot, on_ttft = f"{SOURCE}; TPOT, {by_token.words}", f"{SOURCE}; TTFT of few requests, {first.words}"
+    sources = {
+        "step_s": on_tpot,
+        "launch_overlap": on_tpot,
+        "request_s": on_ttft,
+        "expert_layer_s": on_ttft if worth else "chosen: 0, first-token times are fitted as well without it",
+        "prefill_share": on_tpot,
+        "queue_share": on_ttft,
+    }
+    return (
+        f"{name}:\n  step_s: {step:.3g}\n  launch_overlap: {overlap:.3g}\n  request_s: {request:.3g}\n"
+        f"  expert_layer_s: {layer[0] if layer else 0:.3g}\n"
+        f"  prefill_share: {share:.3g}\n  queue_share: {queue:.3g}\n  sources:\n"
+        + "".join(f'    {figure}: "{source}"\n' for figure, source in sources.items())
+    )
+
+
+def _step_times(runs: Runs, step: float, overlap: float) -> tuple[FloatArray, FloatArray]:
+    """Seconds of a decode step and of the prefill of one request."""
+    hidden = min(overlap, 1.0)
+    return step + runs.decode_s - hidden * runs.fixed_s, step + runs.prefill_s - hidden * runs.prefill_fixed_s
+
+
+def _tpot_errors(runs: Runs, values: FloatArray) -> FloatArray:
+    step, overlap, share = values
+    decode_s, prefill_s = _step_times(runs, step, overlap)
+    return np.log((decode_s + share * runs.others * prefill_s / runs.output) / runs.tpot_s)
+
+
+def _ttft_errors(runs: Runs, by_token: FloatArray, values: FloatArray) -> FloatArray:
+    request, queue, *layer = values
+    decode_s, prefill_s = _step_times(runs, by_token[0], by_token[1])
+    first = request + sum(layer) * runs.expert_layers
+    return np.log((first + prefill_s * (1.0 + queue * runs.others) + runs.wait_steps * decode_s) / runs.ttft_s)
+
+
+@dataclass(frozen=True)
+class Best:
+    """Values rounded to three digits, the mean absolute logarithm that was minimised, and the errors of both halves."""
+
+    values: FloatArray
+    cost: float
+    words: str
+
+
+def _best(errors: Callable[[FloatArray], FloatArray], start: Sequence[float], runs: Runs, rows: BoolArray) -> Best:
     from scipy.optimize import minimize
 
-    def tpot(values: FloatArray) -> FloatArray:
-        step, overlap, share = np.abs(values)
-        met = runs.others * runs.prefill_s / runs.output
-        return np.log((step + runs.decode_s - min(overlap, 1.0) * runs.fixed_s + share * met) / runs.tpot_s)
+    def cost(values: FloatArray) -> float:
+        return float(np.mean(np.abs(errors(np.abs(values))[runs.fitted & rows])))
 
-    def ttft(values: FloatArray) -> FloatArray:
-        request, share = np.abs(values)
-        return np.log((request + runs.prefill_s * (1.0 + share * runs.others)) / runs.ttft_s)
-
-    few = runs.others <= FEW_OTHERS
-    found: list[FloatArray] = []
-    words = []
-    for errors, start, rows in ((tpot, [1e-3, 0.2, 1.0], np.ones_like(few)), (ttft, [0.05, 0.3], few)):
-        best = minimize(lambda v, e=errors, r=rows: np.mean(np.abs(e(v)[runs.fitted & r])), start, method="Nelder-Mead")
-        values = np.array([float(f"{abs(value):.3g}") for value in best.x])
-        found.append(values)
-        train, other = (np.abs(np.expm1(errors(values)[half & rows])) for half in (runs.fitted, ~runs.fitted))
-        words.append(f"n={len(train)}, mean error {train.mean():.0%}; other half n={len(other)}, {other.mean():.0%}")
-    (step, overlap, share), (request, queue) = found
-    return (
-        f"{name}:\n  step_s: {step:.3g}\n  launch_overlap: {min(overlap, 1.0):.3g}\n  request_s: {request:.3g}\n"
-        f"  prefill_share: {share:.3g}\n  queue_share: {queue:.3g}\n  sources:\n"
-        + "".join(f'    {figure}: "{SOURCE}; TPOT, {words[0]}"\n' for figure in ("step_s", "launch_overlap"))
-        + f'    request_s: "{SOURCE}; TTFT of few requests, {words[1]}"\n'
-        + f'    prefill_share: "{SOURCE}; TPOT, {words[0]}"\n'
-        + f'    queue_share: "{SOURCE}; TTFT of few requests, {words[1]}"\n'
-    )
+    tight = {"maxiter": 4000, "maxfev": 8000, "xatol": 1e-7, "fatol": 1e-7}
+    found = [
+        minimize(cost, np.array(start) * factor, method="Nelder-Mead", options=tight) for factor in (1.0, 0.3, 3.0)
+    ]
+    best = min(found, key=lambda result: float(result.fun))
+    values = np.array([0.0 if abs(value) < NOTHING else float(f"{abs(value):.3g}") for value in best.x])
+    train, other = (np.abs(np.expm1(errors(values)[half & rows])) for half in (runs.fitted, ~runs.fitted))
+    words = f"n={len(train)}, mean error {train.mean():.0%}; other half n={len(other)}, {other.mean():.0%}"
+    return Best(values, cost(values), words)
 
 
 if __name__ == "__main__":

@@ -3,22 +3,25 @@
 A run keeps ``concurrency`` requests in flight. While one decodes, the prefills of the others stop it now and then:
 
     TPOT = step + prefill_share x (others a replica) x prefill / output length
-    TTFT = prefill x (1 + queue_share x others a replica)
+    TTFT = first + prefill x (1 + queue_share x others a replica) + waiting steps x step
 
-with the time of a decode step of all requests at half of the output, of the prefill of one request, and the engine's
-shares and own times (``tensor_cast.performance_model.engine``).
+with the time of a decode step of all requests at half of the output, of the prefill of one request, what the engine
+adds to the first step of a request, its shares and own times (``tensor_cast.performance_model.engine``), and the steps
+that a server is set to collect prompts for. Lengths are the means of those that the client drew.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from benchmarks import inferencex
 from benchmarks.measured_kernels import SYSTEMS
 from tensor_cast import Deployment, TextWorkload, simulate
 from tensor_cast.errors import ModelingError
@@ -26,14 +29,20 @@ from tensor_cast.estimate import Estimate
 from tensor_cast.performance_model.engine import Engine, get_engine
 from tensor_cast.quantity import Quantity
 
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+
 MODELS = {
     "zhipuai/GLM-5": "zai-org/GLM-5",
+    "deepseek-ai/DeepSeek-V3": "deepseek-ai/DeepSeek-R1",
     "nvidia/Llama-3.1-8B-Instruct-FP8": "meta-llama/Llama-3.1-8B-Instruct",
     "nvidia/Qwen3-32B-NVFP4": "Qwen/Qwen3-32B",
     "nvidia/DeepSeek-R1-NVFP4": "deepseek-ai/DeepSeek-R1",
-    "nvidia/DeepSeek-V3.1-NVFP4": "deepseek-ai/DeepSeek-V3",
+    "nvidia/DeepSeek-V3.1-NVFP4": "deepseek-ai/DeepSeek-R1",
 }
-"""Checkpoints that differ from one of the catalog in their quantisation alone."""
+"""Checkpoints that differ from one of the catalog in their weights or quantisation alone.
+
+Most runs of DeepSeek-R1 are published a second time as DeepSeek-V3, equal to the last digit: one name makes them one.
+"""
 
 NVFP4_CHECKPOINTS = {
     "openai/gpt-oss-120b": "openai/gpt-oss-120b",
@@ -44,7 +53,9 @@ NVFP4_CHECKPOINTS = {
 
 DENSE = ("meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B", "meta-llama/Llama-3.1-70B")
 # NVIDIA's NVFP4 checkpoints of these quantise routed experts and leave attention in BF16 (their model cards).
-EXPERTS_ALONE = ("deepseek-ai/DeepSeek-R1", "deepseek-ai/DeepSeek-V3", "zai-org/GLM-5")
+EXPERTS_ALONE = ("deepseek-ai/DeepSeek-R1", "zai-org/GLM-5")
+# Checkpoints of NVIDIA's ModelOpt state an FP8 KV cache (kv_cache_quant_algo), which engines follow.
+MODELOPT = "nvidia/"
 NODE = 8
 
 
@@ -65,11 +76,16 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Load:
-    """A run: requests in flight over the whole deployment, prompt and output length."""
+    """A run: requests in flight over the whole deployment, the longest prompt and output, and what the client drew.
+
+    ``mean_share`` is the mean length over the longest; the server collects prompts for ``wait_steps`` before their own.
+    """
 
     concurrency: float
     prompt: float
     output: float
+    mean_share: float = field(default=1.0, repr=False)
+    wait_steps: float = field(default=0.0, repr=False)
 
 
 @dataclass(frozen=True)
@@ -86,10 +102,14 @@ def configuration(row: Mapping[str, Any]) -> Configuration | str:
     """What a row deploys, or why it cannot be told."""
     if row["mode"] != "agg":
         return "prefill and decode run on devices of their own, whose numbers and speculation are not recorded"
+    concurrency = _concurrency(row)
+    if concurrency is None:
+        return "how many requests are in flight is not recorded"
     model = MODELS.get(row["model_path"], row["model_path"])
-    sizes = _sizes(row, dense=model in DENSE)
+    sizes = _sizes(row, concurrency, dense=model in DENSE)
     if isinstance(sizes, str):
         return sizes
+    fp8_cache = row["model_path"].startswith(MODELOPT) or inferencex.keeps_fp8_cache(row, model)
     scheme: dict[str, Any] = {}
     match row["gemm_quant_mode"]:
         case None:
@@ -106,11 +126,13 @@ def configuration(row: Mapping[str, Any]) -> Configuration | str:
                 scheme["quantize_non_expert_linear"] = "DISABLED"
         case other:
             return f"the product has no scheme {other}"
+    if fp8_cache and scheme["quantize_linear"] != "DISABLED":
+        scheme["quantize_attention"] = "FP8"
     deployment = Deployment(compile=True, engine=row["backend"], **sizes, **scheme)
     return Configuration(model, SYSTEMS[row["system"]], row["backend"], deployment)
 
 
-def _sizes(row: Mapping[str, Any], *, dense: bool) -> dict[str, int] | str:
+def _sizes(row: Mapping[str, Any], concurrency: int, *, dense: bool) -> dict[str, int] | str:
     """Parallel sizes of a row.
 
     Some rows have the product of TP and EP where others have TP (their ids say tp8_ep8, they 64, on nodes of 8).
@@ -118,7 +140,7 @@ def _sizes(row: Mapping[str, Any], *, dense: bool) -> dict[str, int] | str:
     tp, dp = row["tp_size"], row["attention_dp_size"]
     moe_tp, ep = row["moe_tp_size"] or 1, row["moe_ep_size"] or 1
     if dp is None:
-        replicas = _concurrency(row) // row["batch_size"]
+        replicas = concurrency // row["batch_size"]
         dp = replicas if replicas > 1 and tp % replicas == 0 else 1
         tp //= dp
     root = math.isqrt(tp * dp)
@@ -135,15 +157,26 @@ def _sizes(row: Mapping[str, Any], *, dense: bool) -> dict[str, int] | str:
     return {**sizes, "moe_tp_size": moe_tp, "ep_size": ep}
 
 
-def _concurrency(row: Mapping[str, Any]) -> int:
+def _concurrency(row: Mapping[str, Any]) -> int | None:
     stated = re.search(r"silicon_concurrency=(\d+)", row["silicon_data_source"] or "")
-    return int(stated[1]) if stated else int(row["batch_size"])
+    return int(stated[1]) if stated else None
 
 
 def load(row: Mapping[str, Any], deployment: Deployment) -> Load:
-    """How many requests a row keeps in flight, and how long they are; ``batch_size`` is that of one replica."""
-    ranks = deployment.dp_size or 1
-    return Load(float(row["batch_size"] * ranks), float(row["isl"]), float(row["osl"]))
+    """How many requests a row keeps in flight, and how long they are.
+
+    ``batch_size`` is that of one of the stated replicas (some rows state the square of their number, and a batch as
+    much smaller). The concurrency may be of several deployments, so it is only the most that there can be.
+    """
+    dp = deployment.dp_size or 1
+    in_flight = min(row["batch_size"] * (row["attention_dp_size"] or dp), _concurrency(row) or math.inf)
+    return Load(
+        float(in_flight),
+        float(row["isl"]),
+        float(row["osl"]),
+        inferencex.MEAN_SHARE if inferencex.ran(row) else 1.0,
+        inferencex.wait_steps(row, deployment.tp_size or 1, dp),
+    )
 
 
 def key(configuration: Configuration, run: Load) -> str:
@@ -151,6 +184,45 @@ def key(configuration: Configuration, run: Load) -> str:
     deployment = configuration.deployment
     sizes = (deployment.tp_size, deployment.dp_size, deployment.ep_size, deployment.quantize_linear)
     return "|".join(map(str, (configuration.model, configuration.device, configuration.engine, *sizes, run)))
+
+
+@dataclass(frozen=True)
+class MeasuredRuns:
+    """Different runs of one configuration; times and how often each was repeated are arrays over them.
+
+    Repetitions of one run, by other containers or under another id, count once: their median.
+    """
+
+    config: Configuration
+    keys: tuple[str, ...]
+    loads: tuple[Load, ...]
+    tpot_s: FloatArray
+    ttft_s: FloatArray
+    repeats: FloatArray
+
+
+def measured_runs(rows: Iterable[Mapping[str, Any]]) -> tuple[list[MeasuredRuns], Counter[str]]:
+    """The runs of a table, by configuration, and why others cannot be told."""
+    unknown: Counter[str] = Counter()
+    configurations: dict[Configuration, dict[str, tuple[Load, list[Mapping[str, Any]]]]] = {}
+    for row in rows:
+        config = configuration(row)
+        if isinstance(config, str):
+            unknown[config] += 1
+            continue
+        run = load(row, config.deployment)
+        configurations.setdefault(config, {}).setdefault(key(config, run), (run, []))[1].append(row)
+    found = []
+    for config, by_key in configurations.items():
+        tpot, ttft = (
+            np.array([np.median([row[f"silicon_{name}_ms"] for row in repeats]) for _, repeats in by_key.values()])
+            * 1e-3
+            for name in ("tpot", "ttft")
+        )
+        loads = tuple(run for run, _ in by_key.values())
+        repeats = np.array([float(len(repeats)) for _, repeats in by_key.values()])
+        found.append(MeasuredRuns(config, tuple(by_key), loads, tpot, ttft, repeats))
+    return found, unknown
 
 
 def price(config: Configuration, runs: Iterable[Load], engine: Engine | None = None) -> ServingTime:
@@ -161,9 +233,7 @@ def price(config: Configuration, runs: Iterable[Load], engine: Engine | None = N
     """
     engine = engine or get_engine(config.engine)
     loads = list(runs)
-    concurrency, prompt, output = (
-        np.array([getattr(run, name) for run in loads]) for name in ("concurrency", "prompt", "output")
-    )
+    concurrency, prompt, output, wait_steps = columns(loads)
     ranks = float(config.deployment.dp_size or 1)
     decode = simulate(
         config.model,
@@ -183,10 +253,29 @@ def price(config: Configuration, runs: Iterable[Load], engine: Engine | None = N
         deployment=config.deployment,
     )
     others = concurrency / ranks - 1.0
-    one_prefill = prefill.total_time_s - engine.request_s
+    first = engine.first_step_s(prefill.model.expert_layers)
+    one_prefill = prefill.total_time_s - first
     tpot = decode.total_time_s + engine.prefill_share * others * one_prefill / output
-    ttft = one_prefill * (1.0 + engine.queue_share * others) + engine.request_s
+    ttft = first + one_prefill * (1.0 + engine.queue_share * others) + wait_steps * decode.total_time_s
     return ServingTime(np.broadcast_to(tpot, prompt.shape), np.broadcast_to(ttft, prompt.shape), decode, prefill)
 
 
-__all__ = ["Configuration", "Load", "ModelingError", "ServingTime", "configuration", "key", "load", "price"]
+def columns(loads: Iterable[Load]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Requests in flight, mean prompt and output length, and steps that a prompt waits."""
+    concurrency, prompt, output, share, wait_steps = np.array([astuple(run) for run in loads]).T
+    return concurrency, np.floor(prompt * share), output * share, wait_steps
+
+
+__all__ = [
+    "Configuration",
+    "Load",
+    "MeasuredRuns",
+    "ModelingError",
+    "ServingTime",
+    "columns",
+    "configuration",
+    "key",
+    "load",
+    "measured_runs",
+    "price",
+]

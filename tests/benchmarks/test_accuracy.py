@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import accuracy, measured_a3, measured_kernels, measured_recipes, measured_serving
+from benchmarks import accuracy, measured_a3, measured_kernels, measured_recipes
 from benchmarks.accuracy_report import anchor, document, markdown
 from benchmarks.accuracy_rows import Group, Row, Summary, worst
 from benchmarks.accuracy_steps import UNREACHABLE, recipes, request_of_step, steps
-from tensor_cast import Deployment
 from tensor_cast.ops import Attention, Collective, Elementwise, GroupedMatMul, MatMul
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,42 +105,6 @@ def test_a3_kernels_by_their_operands() -> None:
     assert op.bytes == 2 * 16 * 3200 * 1.5
     assert "output" in str(measured_a3.ops_of_row(accuracy.Columns({**row, "kernel": "Slice"})))
     assert "scenario" in str(measured_a3.ops_of_row(accuracy.Columns({**row, "input_shapes": "(all shapes in it)"})))
-
-
-def serving_row(**changes: object) -> accuracy.Columns:
-    row = {
-        "mode": "agg", "model_path": "deepseek-ai/DeepSeek-R1", "system": "h200_sxm", "backend": "sglang", "isl": 1000,
-        "osl": 500, "gemm_quant_mode": "fp8", "batch_size": 4, "tp_size": 8, "attention_dp_size": 1, "moe_tp_size": 1,
-        "moe_ep_size": 8, "silicon_data_source": "x; silicon_concurrency=4",
-    }  # fmt: skip
-    return accuracy.Columns({**row, **changes})
-
-
-def test_a_serving_row_is_a_deployment_and_a_load() -> None:
-    config = measured_serving.configuration(serving_row())
-    assert isinstance(config, measured_serving.Configuration)
-    assert config.deployment == Deployment(
-        world_size=8, tp_size=8, dp_size=1, ep_size=8, moe_tp_size=1, quantize_linear="FP8", compile=True,
-        engine="sglang",
-    )  # fmt: skip
-    assert measured_serving.load(serving_row(), config.deployment) == measured_serving.Load(4.0, 1000.0, 500.0)
-
-
-def test_tp_times_ep_is_told_from_tp() -> None:
-    config = measured_serving.configuration(serving_row(tp_size=64, moe_tp_size=8))
-    assert isinstance(config, measured_serving.Configuration)
-    assert (config.deployment.tp_size, config.deployment.ep_size, config.deployment.moe_tp_size) == (8, 8, 1)
-
-
-def test_what_a_row_does_not_say_is_not_guessed() -> None:
-    assert "contradict" in str(measured_serving.configuration(serving_row(tp_size=2, moe_ep_size=4)))
-    assert "speculation" in str(measured_serving.configuration(serving_row(mode="disagg")))
-
-
-def test_nvfp4_leaves_attention_alone() -> None:
-    config = measured_serving.configuration(serving_row(system="b200_sxm", gemm_quant_mode="nvfp4"))
-    assert isinstance(config, measured_serving.Configuration)
-    assert (config.deployment.quantize_linear, config.deployment.quantize_non_expert_linear) == ("MXFP4", "DISABLED")
 
 
 def test_a_decode_of_images_has_them_in_its_context() -> None:

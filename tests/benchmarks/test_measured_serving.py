@@ -1,0 +1,126 @@
+"""Measured serving runs as requests: what a row deploys and loads, and what the model of a run does with it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import inferencex, measured_serving
+from benchmarks.accuracy import Columns
+from benchmarks.cached_prompts import COMPUTED, matrix_share
+from tensor_cast import Deployment
+
+
+def serving_row(**changes: object) -> Columns:
+    row = {
+        "mode": "agg", "model_path": "deepseek-ai/DeepSeek-R1", "system": "h200_sxm", "backend": "sglang", "isl": 1000,
+        "osl": 500, "gemm_quant_mode": "fp8", "batch_size": 4, "tp_size": 8, "attention_dp_size": 1, "moe_tp_size": 1,
+        "moe_ep_size": 8, "silicon_data_source": "x; silicon_concurrency=4",
+    }  # fmt: skip
+    return Columns({**row, **changes})
+
+
+def test_a_serving_row_is_a_deployment_and_a_load() -> None:
+    config = measured_serving.configuration(serving_row())
+    assert isinstance(config, measured_serving.Configuration)
+    assert config.deployment == Deployment(
+        world_size=8, tp_size=8, dp_size=1, ep_size=8, moe_tp_size=1, quantize_linear="FP8", compile=True,
+        engine="sglang",
+    )  # fmt: skip
+    assert measured_serving.load(serving_row(), config.deployment) == measured_serving.Load(4.0, 1000.0, 500.0)
+
+
+def test_a_batch_of_each_stated_replica_is_no_more_than_the_concurrency() -> None:
+    # 8 replicas stated as 64 with an eighth of the batch; 32 deployments of one replica; a batch of all replicas.
+    for batch, dp, stated, in_flight in ((4, 64, 256, 256.0), (13, 1, 416, 13.0), (32, 64, 32, 32.0)):
+        row = serving_row(
+            tp_size=1, moe_tp_size=8, moe_ep_size=8, batch_size=batch, attention_dp_size=dp,
+            silicon_data_source=f"silicon_concurrency={stated}",
+        )  # fmt: skip
+        assert measured_serving.load(row, Deployment(world_size=8, dp_size=8)).concurrency == in_flight
+    assert "in flight" in str(measured_serving.configuration(serving_row(silicon_data_source="x")))
+
+
+def test_a_run_published_under_two_names_is_one() -> None:
+    rows = [
+        serving_row(silicon_ttft_ms=100.0, silicon_tpot_ms=10.0),
+        serving_row(model_path="deepseek-ai/DeepSeek-V3", silicon_ttft_ms=300.0, silicon_tpot_ms=20.0),
+        serving_row(mode="disagg"),
+    ]
+    (runs,), unknown = measured_serving.measured_runs(rows)
+    assert len(runs.keys) == 1
+    assert (runs.repeats[0], runs.ttft_s[0], runs.tpot_s[0]) == pytest.approx((2, 0.2, 0.015))
+    assert sum(unknown.values()) == 1
+
+
+def test_inferencex_draws_lengths_and_keeps_caches_in_fp8() -> None:
+    changes = {"isl": 1024, "osl": 8192, "system": "b200_sxm"}
+    row = serving_row(**changes)
+    config = measured_serving.configuration(row)
+    assert isinstance(config, measured_serving.Configuration)
+    assert config.deployment.quantize_attention == "FP8"
+    run = measured_serving.load(row, config.deployment)
+    assert run.mean_share == 0.9
+    # Which half a run is in follows from the stated lengths alone.
+    assert repr(run) == "Load(concurrency=4.0, prompt=1024.0, output=8192.0)"
+    other = measured_serving.configuration(serving_row(**changes, attention_dp_size=None))
+    assert isinstance(other, measured_serving.Configuration)
+    assert other.deployment.quantize_attention == "DISABLED"
+    unquantised = measured_serving.configuration(serving_row(**changes, gemm_quant_mode=None))
+    assert isinstance(unquantised, measured_serving.Configuration)
+    assert unquantised.deployment.quantize_attention == "DISABLED"
+
+
+def test_tensorrt_waits_for_prompts_where_its_recipe_says_so() -> None:
+    llama = {"model_path": "meta-llama/Llama-3.1-70B", "isl": 1024, "osl": 1024, "backend": "trtllm"}
+    assert inferencex.wait_steps(serving_row(**llama), tp=4, dp=1) == 20.0
+    assert inferencex.wait_steps(serving_row(**llama), tp=8, dp=1) == 0.0
+    assert inferencex.wait_steps(serving_row(**{**llama, "osl": 8192}), tp=4, dp=1) == 0.0
+    assert inferencex.wait_steps(serving_row(**{**llama, "backend": "vllm"}), tp=4, dp=1) == 0.0
+    assert inferencex.wait_steps(serving_row(backend="trtllm", isl=8192, osl=1024), tp=1, dp=8) == 60.0
+    assert inferencex.wait_steps(serving_row(backend="trtllm"), tp=1, dp=8) == 0.0
+
+
+def test_a_wait_is_steps_before_the_first_token() -> None:
+    config = measured_serving.configuration(serving_row())
+    assert isinstance(config, measured_serving.Configuration)
+    loads = [measured_serving.Load(4.0, 1000.0, 500.0, wait_steps=steps) for steps in (0.0, 20.0)]
+    time = measured_serving.price(config, loads)
+    step = np.broadcast_to(time.decode.total_time_s, 2)[0]
+    assert time.ttft_s[1] - time.ttft_s[0] == pytest.approx(20.0 * step)
+    assert time.tpot_s[1] == time.tpot_s[0]
+
+
+def test_prompts_that_take_more_than_the_matrix_units_have_are_cached() -> None:
+    llama = {
+        "model_path": "meta-llama/Llama-3.1-8B-Instruct", "backend": "vllm", "gemm_quant_mode": None, "batch_size": 8,
+        "isl": 4096, "osl": 101, "tp_size": 1, "moe_ep_size": 1, "silicon_data_source": "silicon_concurrency=8",
+    }  # fmt: skip
+    # 8 prompts of 4096 tokens: 8.03e9 weights less the embedding and all heads but one, 2 FLOP each, and 32 layers of
+    # 4 x 4096 FLOP a causal pair of tokens, at 989 TFLOP/s; 100 steps read 16 GB of weights at 4.8 TB/s and caches.
+    weights = 8.03e9 - 2 * 128256 * 4096
+    flops = 8 * (2 * weights * 4096 + 2 * 128256 * 4096 + 32 * 4 * 4096 * 4096 * 4097 / 2)
+    reading = 100 * (2 * (weights + 128256 * 4096) + 8 * 4146 * 32 * 2 * 1024 * 2) / 4.8e12
+    slow, fast = (serving_row(**llama, silicon_ttft_ms=100.0, silicon_tpot_ms=tpot) for tpot in (20.0, 8.0))
+    for row, seconds in ((slow, 2.1), (fast, 0.9)):
+        (runs,), _ = measured_serving.measured_runs([row])
+        share = matrix_share(measured_serving.price(runs.config, runs.loads), runs)
+        assert share[0] == pytest.approx(flops / 989.5e12 / (seconds - reading), rel=0.03)
+        assert (share[0] > COMPUTED) == (row is fast)
+
+
+def test_tp_times_ep_is_told_from_tp() -> None:
+    config = measured_serving.configuration(serving_row(tp_size=64, moe_tp_size=8))
+    assert isinstance(config, measured_serving.Configuration)
+    assert (config.deployment.tp_size, config.deployment.ep_size, config.deployment.moe_tp_size) == (8, 8, 1)
+
+
+def test_what_a_row_does_not_say_is_not_guessed() -> None:
+    assert "contradict" in str(measured_serving.configuration(serving_row(tp_size=2, moe_ep_size=4)))
+    assert "speculation" in str(measured_serving.configuration(serving_row(mode="disagg")))
+
+
+def test_nvfp4_leaves_attention_alone() -> None:
+    config = measured_serving.configuration(serving_row(system="b200_sxm", gemm_quant_mode="nvfp4"))
+    assert isinstance(config, measured_serving.Configuration)
+    assert (config.deployment.quantize_linear, config.deployment.quantize_non_expert_linear) == ("MXFP4", "DISABLED")
