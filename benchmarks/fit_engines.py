@@ -27,7 +27,7 @@ from benchmarks.measured_kernels import is_fitted
 from benchmarks.measured_serving import FloatArray
 from tensor_cast.estimate import Estimate
 from tensor_cast.ops import Collective
-from tensor_cast.performance_model.engine import DATA
+from tensor_cast.performance_model.engine import DATA, get_engine
 from tensor_cast.quantity import Quantity
 
 BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
@@ -133,11 +133,13 @@ def _fit(name: str, runs: Runs) -> str:
         "expert_layer_s": on_ttft if worth else "chosen: 0, first-token times are fitted as well without it",
         "prefill_share": on_tpot,
         "queue_share": on_ttft,
+        "expert_spread": get_engine(name).sources["expert_spread"],
     }
     return (
         f"{name}:\n  step_s: {step:.3g}\n  launch_overlap: {overlap:.3g}\n  request_s: {request:.3g}\n"
         f"  expert_layer_s: {layer[0] if layer else 0:.3g}\n"
-        f"  prefill_share: {share:.3g}\n  queue_share: {queue:.3g}\n  sources:\n"
+        f"  prefill_share: {share:.3g}\n  queue_share: {queue:.3g}\n"
+        f"  expert_spread: {get_engine(name).expert_spread:.3g}\n  sources:\n"
         + "".join(f'    {figure}: "{source}"\n' for figure, source in sources.items())
     )
 

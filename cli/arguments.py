@@ -186,9 +186,9 @@ def add_parallel_arguments(parser: CommandParser) -> None:
     group.add_argument(
         "--expert-skew",
         type=number(1.0),
-        default=1.0,
         metavar="RATIO",
-        help="tokens of the busiest expert-parallel rank over the mean of all (default: 1, balanced routing)",
+        help="tokens of the busiest expert-parallel rank over the mean of all; 1: even (default: as uneven as the "
+        "engine was seen to leave them, even without an engine)",
     )
     group.add_argument(
         "--shared-expert-ranks",

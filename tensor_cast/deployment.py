@@ -75,8 +75,8 @@ class Deployment:
         enable_shared_expert_tp: shared experts sharded over the TP group although routed experts are expert parallel.
         enable_redundant_experts: one spare copy of an expert on every expert-parallel rank.
         expert_skew: tokens that the busiest expert-parallel rank computes, over the mean of all ranks; 1 is balanced.
-            It is what an expert-parallel load balancer reports and lowers (max over mean; deepseek-ai/EPLB), measured,
-            not derived here: spare copies of experts act on the time through it.
+            It is what an expert-parallel load balancer reports and lowers (max over mean; deepseek-ai/EPLB): spare
+            copies of experts act on the time through it. ``None``: what the engine's experience says of so many ranks.
         shared_expert_ranks: expert-parallel ranks that hold the shared experts and no routed ones, which the other
             ranks share out; 0: every rank computes the shared experts of its own tokens.
         vision_tp_size: tensor parallelism of a vision encoder; the default 1 shares out whole images instead.
@@ -106,7 +106,7 @@ class Deployment:
     enable_sequence_parallel: bool = False
     enable_shared_expert_tp: bool = False
     enable_redundant_experts: bool = False
-    expert_skew: float = 1.0
+    expert_skew: float | None = None
     shared_expert_ranks: int = 0
     vision_tp_size: int | None = None
     quantize_linear: str = "DISABLED"
@@ -129,7 +129,8 @@ class Deployment:
             size = getattr(self, name)
             if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
                 raise ModelingError(f"{name} must be a whole number of at least 1, got {size!r}.")
-        if not (isinstance(self.expert_skew, int | float) and 1.0 <= self.expert_skew < float("inf")):
+        skew = 1.0 if self.expert_skew is None else self.expert_skew
+        if not (isinstance(skew, int | float) and 1.0 <= skew < float("inf")):
             raise ModelingError(f"expert_skew is a ratio to the mean, at least 1, got {self.expert_skew!r}.")
         ranks = self.shared_expert_ranks
         if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 0:
@@ -216,7 +217,7 @@ class Deployment:
                 "enable_shared_expert_tp": self.enable_shared_expert_tp,
                 "enable_dispatch_ffn_combine": self.enable_dispatch_ffn_combine,
                 "shared_expert_ranks": self.shared_expert_ranks > 0,
-                "expert_skew": self.expert_skew != 1.0,
+                "expert_skew": self.expert_skew not in (None, 1.0),
             }
             for flag, given in asked.items():
                 if given:

@@ -59,9 +59,9 @@ def simulate(
     workload = with_image_tokens(spec, workload)
     profile = device_profile(device)
     check_world(profile, deployment.world_size)
-    step = build(spec, workload, deployment)
-    timer = performance_timer(profile, performance_model, database, interpolate=interpolate)
     engine = get_engine(deployment.engine) if deployment.engine != "none" else None
+    step = build(spec, workload, deployment, expert_spread=engine.expert_spread if engine else 0.0)
+    timer = performance_timer(profile, performance_model, database, interpolate=interpolate)
     kernels = price(step.graph, profile, timer, engine)
     pipeline_wait = _pipeline_wait(step, workload, kernels)
     if pipeline_wait is not None:
@@ -79,7 +79,7 @@ def simulate(
         kernels=tuple(kernels),
         collectives=tuple(collectives(step.graph, profile, timer)),
         memory=text_memory(spec, step, workload, deployment, profile, reserved_bytes=reserved_bytes),
-        warnings=(*_warnings(spec, workload, deployment), *beyond_measurements(kernels, profile)),
+        warnings=(*_warnings(spec, workload, deployment, step), *beyond_measurements(kernels, profile)),
         performance_model=performance_model,
     )
     return replace(estimate, idle_s=_idle_time(estimate, engine))
@@ -124,8 +124,13 @@ def _pipeline_wait(
     return KernelEstimate(op=op, block="pipeline", count=1, stream=0, section=None, timing=Timing(time))
 
 
-def _warnings(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> list[str]:
+def _warnings(spec: ModelSpec, workload: TextWorkload, deployment: Deployment, step: DecoderStep) -> list[str]:
     messages = []
+    if deployment.expert_skew is None and step.expert_skew > 1.0:
+        messages.append(
+            f"The busiest of {step.parallel.ep} expert-parallel ranks is taken to have {step.expert_skew:.2f} times "
+            f"the mean to do, as {deployment.engine} was seen to leave experts; --expert-skew says how even yours are."
+        )
     longest = float(np.max(workload.sequence_length))
     limit = spec.max_position_embeddings
     if limit is not None and longest > limit:

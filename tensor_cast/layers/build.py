@@ -110,7 +110,8 @@ class Build(KernelWriter):
     """One rank's view of one step.
 
     ``queries`` sequences, each with ``query_length`` new tokens after ``cached_length`` tokens that the KV cache
-    already holds, are what this rank's tensor-parallel group works on; all three may be arrays.
+    already holds, are what this rank's tensor-parallel group works on; all three may be arrays. Tokens of an expert
+    vary by ``expert_spread`` of their mean, where the deployment does not say how uneven they are.
     """
 
     deployment: Deployment
@@ -119,6 +120,7 @@ class Build(KernelWriter):
     query_length: Quantity
     cached_length: Quantity
     decode: bool
+    expert_spread: float = 0.0
     schemes: ModuleSchemes = field(init=False)
 
     def __post_init__(self) -> None:

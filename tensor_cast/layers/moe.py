@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -37,7 +39,17 @@ def expected_distinct(experts: int, experts_per_token: int, tokens: Quantity) ->
     return experts * (1.0 - np.power(1.0 - experts_per_token / experts, tokens))
 
 
-def expert_skew(build: Build) -> float:
+def expected_skew(spread: float, experts: int, ranks: int) -> float:
+    """Rows of the busiest of ``ranks`` over the mean, if an expert's rows vary by ``spread`` (deviation over mean).
+
+    A rank adds up ``experts / ranks`` of them, so that its rows vary by ``spread sqrt(ranks / experts)``; the largest
+    of as many normal variables lies where Blom (1958) expects it, at the quantile ``(n - 3/8) / (n + 1/4)``.
+    """
+    largest = NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))
+    return 1.0 + spread * math.sqrt(ranks / experts) * largest
+
+
+def expert_skew(build: Build, experts: int) -> float:
     """Rows of the busiest expert-parallel rank over the mean of all: 1 when routing is balanced, at most their number.
 
     Raises:
@@ -46,6 +58,8 @@ def expert_skew(build: Build) -> float:
     skew, ranks = build.deployment.expert_skew, build.parallel.ep
     if ranks == 1:
         return 1.0
+    if skew is None:
+        return min(expected_skew(build.expert_spread, experts, ranks), float(ranks))
     if skew > ranks:
         raise ModelingError(
             f"--expert-skew {skew:g} is more than the {ranks} expert-parallel ranks: the busiest cannot have more than "
@@ -58,8 +72,7 @@ def expert_skew(build: Build) -> float:
 class MixtureOfExperts:
     """A router picks ``experts_per_token`` of ``experts`` blocks of ``intermediate``.
 
-    Routing is balanced unless the deployment's ``expert_skew`` says how much more than the mean the busiest
-    expert-parallel rank has to do.
+    The busiest expert-parallel rank has ``expert_skew`` times the mean to do.
 
     ``shared_intermediate`` is the width of all shared experts together, 0 for none; ``shared_gate`` scales their
     output by a learned sigmoid (Qwen). ``expert_bias`` and ``router_bias`` as in gpt-oss. ``kind`` is that of all
@@ -191,7 +204,7 @@ class MixtureOfExperts:
         copies = own_rows * (self.experts_per_token + 1)
         sent = self._permute(build, own, copies)
         received = self._all_to_all(build, sent, "moe.dispatch")
-        rows = own_rows * self.experts_per_token * plan.ep / (plan.ep - shared_ranks) * expert_skew(build)
+        rows = own_rows * self.experts_per_token * plan.ep / (plan.ep - shared_ranks) * expert_skew(build, self.experts)
         with build.graph.section():
             with build.graph.side_stream():
                 shared_rows = own_rows * plan.ep / shared_ranks
@@ -208,7 +221,7 @@ class MixtureOfExperts:
         """
         plan = build.parallel
         copies = own_rows * self.experts_per_token
-        busiest = copies * expert_skew(build)
+        busiest = copies * expert_skew(build, self.experts)
         fused = build.deployment.enable_dispatch_ffn_combine
         with contextlib.ExitStack() as stack:
             captured = stack.enter_context(build.graph.capture()) if fused else []
@@ -250,7 +263,7 @@ class MixtureOfExperts:
     def _route_and_compute(self, build: Build, x: Tensor, rows: Quantity) -> Tensor:
         """Local experts on those of ``rows`` tokens that picked them, a token's results summed over local experts."""
         weights = self._gate(build, x)
-        local_rows = rows * self.experts_per_token / build.parallel.ep * expert_skew(build)
+        local_rows = rows * self.experts_per_token / build.parallel.ep * expert_skew(build, self.experts)
         permuted = self._permute(build, self._to_latent(build, x), local_rows)
         out = self._experts(build, permuted, local_rows, rows)
         return self._from_latent(build, self._unpermute(build, out, weights, rows))

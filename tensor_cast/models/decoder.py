@@ -11,6 +11,7 @@ from tensor_cast.errors import ModelingError
 from tensor_cast.graph import Block, Graph
 from tensor_cast.layers.build import Build
 from tensor_cast.layers.linear import linear
+from tensor_cast.layers.moe import MixtureOfExperts, expert_skew
 from tensor_cast.layers.norm import add_rms_norm, rms_norm
 from tensor_cast.layers.schemes import ModuleSchemes
 from tensor_cast.models.images import add_deepstack, encode_images, with_image_tokens
@@ -25,7 +26,8 @@ class DecoderStep:
     """A built step: the kernels of one micro-batch on its way through all pipeline stages.
 
     ``queries`` are the sequences of one data-parallel rank over all ``micro_batches``. ``idle`` are blocks that stay in
-    memory although this step does not run them: a vision encoder in a step without images.
+    memory although this step does not run them: a vision encoder in a step without images. The busiest expert-parallel
+    rank has ``expert_skew`` times the mean to do.
     """
 
     graph: Graph
@@ -34,10 +36,16 @@ class DecoderStep:
     queries: Quantity
     micro_batches: Quantity
     idle: tuple[Block, ...] = ()
+    expert_skew: float = 1.0
 
 
-def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> DecoderStep:
+def build(
+    spec: ModelSpec, workload: TextWorkload, deployment: Deployment, *, expert_spread: float = 0.0
+) -> DecoderStep:
     """The kernels of one step on one rank, the busiest where work does not divide.
+
+    Tokens of an expert vary by ``expert_spread`` (standard deviation over mean) unless the deployment says how uneven
+    expert-parallel ranks are.
 
     Raises:
         ModelingError: the parallel sizes do not fit the model.
@@ -60,6 +68,7 @@ def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> De
         query_length=workload.computed_query_length,
         cached_length=workload.cached_length,
         decode=workload.decode,
+        expert_spread=expert_spread,
     )
     b.schemes = step_schemes(spec, deployment)
     idle = encode_images(spec, workload, b)
@@ -83,7 +92,9 @@ def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> De
         _draft(spec, b, x, workload.num_mtp_tokens)
     if workload.num_draft_tokens:
         _draft_model(spec, b, workload.num_draft_tokens)
-    return DecoderStep(b.graph, parallel, dtype, queries, micro_batches, idle)
+    blocks = (layer.feed_forward for layer in spec.layer_kinds)
+    skew = max((expert_skew(b, block.experts) for block in blocks if isinstance(block, MixtureOfExperts)), default=1.0)
+    return DecoderStep(b.graph, parallel, dtype, queries, micro_batches, idle, skew)
 
 
 def block_name(indices: tuple[int, ...]) -> str:

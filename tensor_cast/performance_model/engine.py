@@ -30,7 +30,8 @@ class Engine:
     alone, and that a step with prompts is launched eagerly is its likely cause.
     ``prefill_share`` is the part of others' prefills that a decoding request waits for, and ``queue_share`` the part of
     others' prefills that a new request waits for, both of those that it could meet; only a model of serving, not of one
-    step, needs them. ``sources`` says where each figure comes from.
+    step, needs them. Tokens of an expert vary by ``expert_spread`` of their mean (standard deviation) where nothing is
+    known of a deployment's experts. ``sources`` says where each figure comes from.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Engine:
     expert_layer_s: float
     prefill_share: float
     queue_share: float
+    expert_spread: float
     sources: dict[str, str]
 
     def first_step_s(self, expert_layers: int) -> float:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tensor_cast import simulate
 from tensor_cast.deployment import Deployment
 from tensor_cast.errors import ModelingError
+from tensor_cast.layers.moe import expected_skew
 from tensor_cast.models import load_spec
 from tensor_cast.models.decoder import build
 from tensor_cast.ops import Collective, GroupedMatMul
@@ -25,7 +27,7 @@ def step(skew: float, **sizes: int) -> tuple[float, float]:
 
 def test_balanced_by_default() -> None:
     # 8 x 512 tokens of 8 experts each over 8 ranks.
-    assert Deployment().expert_skew == 1.0
+    assert Deployment().expert_skew is None
     assert step(1.0, tp_size=1, dp_size=8, ep_size=8)[0] == 8 * 512 * 8 / 8
 
 
@@ -87,3 +89,28 @@ def test_shared_experts_on_ranks_of_their_own() -> None:
 def test_ranks_that_cannot_be_set_aside_are_refused(model: str, ranks: int, sizes: dict[str, int]) -> None:
     with pytest.raises(ModelingError, match=f"--shared-expert-ranks {ranks}"):
         build(load_spec(model), PREFILL, own_ranks(ranks, world_size=8, **sizes))
+
+
+def test_the_busiest_rank_that_uneven_experts_leave() -> None:
+    # An expert's tokens vary by half their mean; 8 experts a rank vary by 0.5 / sqrt(8). Blom's largest of 32 is the
+    # normal quantile of 31.625 / 32.25, which tables have as 2.066.
+    assert expected_skew(0.5, 256, 32) == pytest.approx(1 + 0.5 / 8**0.5 * 2.066, abs=5e-4)
+    assert expected_skew(0.0, 256, 32) == 1.0
+    # More experts on each rank even out; more ranks have a busier busiest.
+    assert expected_skew(0.5, 512, 32) < expected_skew(0.5, 256, 32) < expected_skew(0.5, 256, 64)
+
+
+def test_an_engine_leaves_experts_uneven_and_says_so() -> None:
+    def prefill(**options: object) -> tuple[float, tuple[str, ...]]:
+        deployment = Deployment(world_size=8, tp_size=1, dp_size=8, ep_size=8, **options)  # type: ignore[arg-type]
+        device = "ATLAS_800_A3_752T_128G_DIE"
+        estimate = simulate("Qwen/Qwen3-30B-A3B", device=device, workload=PREFILL, deployment=deployment)
+        return float(estimate.device_time_s), estimate.warnings
+
+    even, silent = prefill()
+    uneven, said = prefill(engine="vllm-ascend")
+    assert not any("--expert-skew" in message for message in silent)
+    # 128 experts over 8 ranks: 1 + 0.49 / sqrt(16) x 1.43.
+    assert any("The busiest of 8 expert-parallel ranks is taken to have 1.18 times" in message for message in said)
+    assert uneven > even
+    assert prefill(engine="vllm-ascend", expert_skew=1.0)[0] == pytest.approx(even)

@@ -19,7 +19,7 @@ from tensor_cast.pricing import price
 from tests.small_models import dense, sparse
 
 DEVICE = replace(get_device("TEST_DEVICE"), launch_gap_s=1e-6, host_launch_s=5e-6)
-ENGINE = Engine("e", 1e-3, 0.25, 0.1, 2e-3, 0.5, 0.5, {})
+ENGINE = Engine("e", 1e-3, 0.25, 0.1, 2e-3, 0.5, 0.5, 0.0, {})
 DECODE = TextWorkload(num_queries=16, query_length=1, context_length=1000, decode=True)
 
 
