@@ -123,7 +123,7 @@ class VisionEncoder:
         ``build.query_length`` is ``positions`` of the grid.
         """
         graph = build.graph
-        with graph.block("vision.patches"), build.scope("vision.patches"):
+        with graph.block("vision.patches", place="first"), build.scope("vision.patches"):
             x = self._embed(build, build.queries * float(grid.tile_patches))
         full = range(self.depth) if self.full_layers is None or self.window is None else self.full_layers
         for name, window, count in (
@@ -131,9 +131,9 @@ class VisionEncoder:
             ("vision.layers", None, len(full)),
         ):
             if count:
-                with graph.block(name, count=count), build.scope(name):
+                with graph.block(name, count=count, place="first"), build.scope(name):
                     x = self._layer(build, x, grid, window)
-        with graph.block("vision.projector"), build.scope("vision.projector"):
+        with graph.block("vision.projector", place="first"), build.scope("vision.projector"):
             tokens = build.queries * grid.tile_tokens
             return tuple(self._project(build, x, tokens, chain) for chain in (self.projections, *self.deepstack))
 

@@ -63,7 +63,7 @@ def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> De
     )
     b.schemes = step_schemes(spec, deployment)
     idle = encode_images(spec, workload, b)
-    with b.graph.block("embedding"):
+    with b.graph.block("embedding", place="first"):
         x = residual = _embed(spec, b)
     for layer, indices in spec.layer_kinds.items():
         name = block_name(indices)
@@ -71,9 +71,8 @@ def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> De
             x, residual = layer.forward(b, x, residual)
     add_deepstack(spec, workload, b, x)
     if parallel.pp > 1:
-        with b.graph.block("pipeline", count=parallel.pp - 1):
-            for tensor in (x, residual):
-                b.communicate("p2p", "pipeline", tensor, RankGroup(2, parallel.stage), tensor.shape)
+        with b.graph.block("pipeline", count=parallel.pp - 1, place="between"):
+            _hand_on(b, x, residual)
     with b.graph.block("head"), b.scope("head"):
         x = _final_norm(spec, b, x, residual, "final_norm")
         if b.sequence_parallel:
@@ -84,6 +83,19 @@ def build(spec: ModelSpec, workload: TextWorkload, deployment: Deployment) -> De
     if workload.num_draft_tokens:
         _draft_model(spec, b, workload.num_draft_tokens)
     return DecoderStep(b.graph, parallel, dtype, queries, micro_batches, idle)
+
+
+def _hand_on(b: Build, *tensors: Tensor) -> None:
+    """To the next pipeline stage: each tensor-parallel rank sends its share, and the group there gathers the whole.
+
+    Source: ``GroupCoordinator.send_tensor_dict`` of vLLM and SGLang.
+    """
+    for whole in dict.fromkeys(tensors):
+        rows, width = whole.shape
+        share = whole if b.sequence_parallel else whole.view(rows, width / b.tp)
+        sent = b.communicate("p2p", "pipeline", share, RankGroup(2, b.parallel.stage), share.shape)
+        if not b.sequence_parallel:
+            b.communicate("all_gather", "pipeline", sent, b.tp_group, whole.shape)
 
 
 def block_name(indices: tuple[int, ...]) -> str:
