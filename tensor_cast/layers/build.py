@@ -167,13 +167,17 @@ class Build(KernelWriter):
         return replace(self, query_length=query_length, cached_length=cached_length)
 
 
-def shard(total: int, ranks: int, what: str, flag: str) -> int:
-    """``total`` split over ``ranks``.
+def shard(total: int, ranks: int, what: str, flag: str, *, instead: str = "") -> int:
+    """``total`` split over ``ranks``, which ``flag`` says; where other sizes do, ``instead`` is a flag that would help.
 
     Raises:
         ModelingError: it does not divide.
     """
     share, rest = divmod(total, ranks)
+    if rest and instead:
+        raise ModelingError(
+            f"{flag} {ranks}, which follows from the sizes given, does not divide the {total} {what}: give {instead}."
+        )
     if rest:
         raise ModelingError(f"{flag} {ranks} does not divide the {total} {what}.")
     return share
