@@ -90,7 +90,7 @@ def count_parameters(spec: ModelSpec) -> ParameterCount:
                 seen[weight] = None
                 share = 1.0
                 if isinstance(node.op, GroupedMatMul):
-                    share = float(node.op.active_groups) / node.op.groups
+                    share = float(node.op.active_groups / node.op.groups)
                 name = weight.name if vision or block.name in ("embedding", "head") else f"{block.name}.{weight.name}"
                 shape = tuple(int(dimension) for dimension in weight.shape)
                 parts.append(PartCount(name, shape, block.weight_copies, share, vision))
