@@ -205,26 +205,11 @@ class Deployment:
         pp = self.pp_size or 1
         tp, dp = _dense_sizes(world, self.tp_size, self.dp_size, pp)
         stage = tp * dp
-        if not has_experts:
-            for name in ("ep_size", "moe_tp_size", "moe_dp_size"):
-                size = getattr(self, name)
-                if size not in (None, 1):
-                    raise ModelingError(
-                        f"--{name.replace('_', '-')} {size} is given, but the model has no experts to share out."
-                    )
-            asked = {
-                "enable_redundant_experts": self.enable_redundant_experts,
-                "enable_shared_expert_tp": self.enable_shared_expert_tp,
-                "enable_dispatch_ffn_combine": self.enable_dispatch_ffn_combine,
-                "shared_expert_ranks": self.shared_expert_ranks > 0,
-                "expert_skew": self.expert_skew != 1.0,
-            }
-            for flag, given in asked.items():
-                if given:
-                    raise ModelingError(f"{flag} is given, but the model has no experts.")
-            ep, moe_tp, moe_dp = 1, tp, dp
-        else:
+        ep, moe_tp, moe_dp = 1, tp, dp
+        if has_experts:
             ep, moe_tp, moe_dp = _expert_sizes(stage, self.ep_size, self.moe_tp_size, self.moe_dp_size)
+        else:
+            self._refuse_experts()
         return Parallelism(
             world=world,
             tp=tp,
@@ -238,6 +223,21 @@ class Deployment:
             lmhead_tp=_block_size("--lmhead-tp-size", self.lmhead_tp_size, tp, stage),
             dcp=_dcp_size(self.dcp_size, tp),
         )
+
+    def _refuse_experts(self) -> None:
+        """Refuse what is said of experts, for a model that has none."""
+        for name in ("ep_size", "moe_tp_size", "moe_dp_size"):
+            size = getattr(self, name)
+            if size not in (None, 1):
+                raise ModelingError(
+                    f"--{name.replace('_', '-')} {size} is given, but the model has no experts to share out."
+                )
+        switches = ("enable_redundant_experts", "enable_shared_expert_tp", "enable_dispatch_ffn_combine")
+        asked = [name for name in (*switches, "shared_expert_ranks") if getattr(self, name)]
+        if self.expert_skew != 1.0:
+            asked.append("expert_skew")
+        if asked:
+            raise ModelingError(f"{asked[0]} is given, but the model has no experts.")
 
 
 def _dense_sizes(world: int, tp: int | None, dp: int | None, pp: int) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tensor_cast.errors import ModelingError, did_you_mean
@@ -99,8 +99,6 @@ def linear_scheme(name: str, *, mxfp4_group_size: int = 32) -> LinearScheme:
             f"{did_you_mean(name, LINEAR_SCHEMES)}"
         ) from None
     if scheme.granularity == "group" and scheme.group_size != mxfp4_group_size:
-        from dataclasses import replace
-
         return replace(scheme, group_size=mxfp4_group_size)
     return scheme
 

@@ -187,6 +187,13 @@ def test_an_unknown_format_matters_only_to_who_asks_for_it(config: dict[str, obj
         ),
         (
             {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"all": {"weights": {"num_bits": 8, "strategy": "tensor_group"}}},
+            },
+            "group_size is None, expected the weights that share a scale",
+        ),
+        (
+            {
                 "quant_method": "modelopt",
                 "quant_algo": "MIXED_PRECISION",
                 "quantized_layers": {"a": {"quant_algo": {}}},
