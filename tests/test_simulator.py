@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tensor_cast import Deployment, DeviceProfile, Estimate, ModelingError, ModelSpec, TextWorkload, simulate
 from tests.small_models import dense, latent, sparse
@@ -364,42 +362,6 @@ def test_a_context_beyond_the_models_limit_is_warned_about() -> None:
     workload = TextWorkload(num_queries=1, query_length=1, context_length=5000, decode=True)
     assert any("max_position_embeddings" in warning for warning in price(dense(), workload).warnings)
     assert not price(dense(), DECODE).warnings
-
-
-SIZES = st.sampled_from([1, 2, 4, 8])
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.sampled_from([dense(), sparse(), latent()]),
-    SIZES,
-    st.integers(1, 300),
-    st.integers(1, 300),
-    st.integers(1, 5000),
-    st.integers(0, 5000),
-    st.booleans(),
-)
-def test_more_work_never_takes_less_time(
-    spec: ModelSpec, tp: int, queries: int, more: int, context: int, longer: int, compiled: bool
-) -> None:
-    def time(n: int, length: int) -> float:
-        workload = TextWorkload(num_queries=n, query_length=1, context_length=length, decode=True)
-        return float(price(spec, workload, world_size=tp, tp_size=tp, compile=compiled).total_time_s)
-
-    base = time(queries, context)
-    assert time(queries + more, context) >= base * (1 - 1e-12)
-    assert time(queries, context + longer) >= base * (1 - 1e-12)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from([dense(), sparse(), latent()]), st.integers(1, 64), st.integers(1, 2000), st.booleans())
-def test_more_devices_never_need_more_memory_each(spec: ModelSpec, queries: int, length: int, decode: bool) -> None:
-    workload = TextWorkload(
-        num_queries=queries, query_length=1 if decode else length, context_length=length, decode=decode
-    )
-    for axis in ("tp_size", "dp_size", "pp_size"):
-        used = [float(price(spec, workload, world_size=n, **{axis: n}).memory.used_bytes) for n in (1, 2, 4)]
-        assert used == sorted(used, reverse=True), axis
 
 
 def test_speculation_keeps_a_recurrent_state_behind_each_token() -> None:
