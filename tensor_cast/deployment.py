@@ -19,6 +19,12 @@ EXECUTIONS = ("graph", "eager")
 """How kernels are launched: as a captured graph, or one by one by the host."""
 
 
+def flag_of(parameter: str) -> str:
+    """The flag that sets a parameter of a deployment or a workload: ``tp_size`` -> ``--tp-size``."""
+    name = {"quantize_linear": "quantize_linear_action"}.get(parameter, parameter)
+    return f"--{name.replace('_', '-')}"
+
+
 @dataclass(frozen=True)
 class RankGroup:
     """Ranks that communicate: ``size`` of them, ``stride`` apart in the rank order."""
@@ -229,9 +235,7 @@ class Deployment:
         for name in ("ep_size", "moe_tp_size", "moe_dp_size"):
             size = getattr(self, name)
             if size not in (None, 1):
-                raise ModelingError(
-                    f"--{name.replace('_', '-')} {size} is given, but the model has no experts to share out."
-                )
+                raise ModelingError(f"{flag_of(name)} {size} is given, but the model has no experts to share out.")
         switches = ("enable_redundant_experts", "enable_shared_expert_tp", "enable_dispatch_ffn_combine")
         asked = [name for name in (*switches, "shared_expert_ranks") if getattr(self, name)]
         if self.expert_skew != 1.0:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensor_cast.deployment import Deployment
 from tensor_cast.devices.profile import DeviceProfile
-from tensor_cast.graph import Block
+from tensor_cast.layers.vision import is_encoder
 from tensor_cast.models.decoder import DecoderStep
 from tensor_cast.models.images import with_image_tokens
 from tensor_cast.models.spec import ModelSpec
@@ -80,15 +80,11 @@ def text_memory(
     )
 
 
-def _is_encoder(block: Block) -> bool:
-    return block.name.startswith("vision")
-
-
 def _encoder_weights(step: DecoderStep) -> Quantity:
     """Weight bytes of a vision encoder on one rank, whether this step runs it or not."""
     total: Quantity = 0.0
     for block in (*step.graph.blocks, *step.idle):
-        if _is_encoder(block):
+        if is_encoder(block.name):
             total = total + block.weight_copies * sum((w.bytes for w in block.weights()), start=0.0)
     return total
 

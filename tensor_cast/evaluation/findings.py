@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tensor_cast.deployment import flag_of
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.evaluation.flags import FlagValue
 from tensor_cast.evaluation.request import EvaluationRequest
 from tensor_cast.evaluation.summary import Shares, shares
+from tensor_cast.quantization import EIGHT_BIT_SCHEMES, eight_bit_schemes
 from tensor_cast.reporting.units import byte_size
 
 Level = Literal["bad", "note", "good"]
@@ -28,8 +30,6 @@ COMM_SHARE = 0.2
 ATTENTION_SHARE = 0.5
 FREE_MEMORY = 0.5
 SPARSITY = "0.5"
-
-_EIGHT_BIT = (("int8", "W8A8_DYNAMIC"), ("fp8", "FP8"))
 
 
 @dataclass(frozen=True)
@@ -104,14 +104,14 @@ class _Case:
         """8-bit linear layers, where none are quantised and the device has a rate."""
         if self.flag("--quantize-linear-action") != "DISABLED":
             return []
-        schemes = [scheme for dtype, scheme in _EIGHT_BIT if dtype in self.device.matrix_flops]
+        schemes = eight_bit_schemes(self.device.matrix_flops)
         return [Variant({"--quantize-linear-action": scheme}) for scheme in schemes[:1]]
 
     def eight_bit_attention(self) -> list[Variant]:
         """8-bit attention, where it is not quantised."""
         if self.flag("--quantize-attention-action") not in (None, "DISABLED"):
             return []
-        dtypes = [dtype for dtype in ("int8", "fp8") if dtype in self.device.matrix_flops]
+        dtypes = [dtype for dtype in EIGHT_BIT_SCHEMES if dtype in self.device.matrix_flops]
         return [Variant({"--quantize-attention-action": dtype.upper()}) for dtype in dtypes[:1]]
 
     def compiled(self) -> list[Variant]:
@@ -149,16 +149,12 @@ def _does_not_fit(case: _Case) -> Iterator[Finding]:
         return
     memory = case.document["memory"]
     remedies = [
-        Variant({_flag(name): value if isinstance(value, bool) else str(value) for name, value in change.items()})
+        Variant({flag_of(name): value if isinstance(value, bool) else str(value) for name, value in change.items()})
         for change in (remedy["changes"] for remedy in case.document.get("would_fit", ()))
     ]
     needed = memory["device_bytes"] - memory["available_bytes"]
     values = {"needed": byte_size(needed), "device": byte_size(memory["device_bytes"])}
     yield Finding("does-not-fit", "bad", values, tuple(remedies))
-
-
-def _flag(name: str) -> str:
-    return "--quantize-linear-action" if name == "quantize_linear" else f"--{name.replace('_', '-')}"
 
 
 def _weights_bound(case: _Case) -> Iterator[Finding]:

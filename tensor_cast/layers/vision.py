@@ -19,6 +19,11 @@ from tensor_cast.quantity import Quantity
 Rows = Literal["patches", "tokens"]
 
 
+def is_encoder(block: str) -> bool:
+    """Whether the block of this name is a vision encoder's."""
+    return block.startswith("vision.")
+
+
 @dataclass(frozen=True)
 class ImageGrid:
     """An image as the encoder sees it: ``tiles`` of ``rows`` x ``columns`` patches, each encoded on its own.

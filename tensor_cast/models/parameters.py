@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tensor_cast.deployment import Deployment
 from tensor_cast.layers.cache import LayerCache
+from tensor_cast.layers.vision import is_encoder
 from tensor_cast.models.decoder import build
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.ops import GroupedMatMul, MatMul, Tensor
@@ -82,7 +83,7 @@ def count_parameters(spec: ModelSpec) -> ParameterCount:
     seen: dict[Tensor, None] = {}
     step = build(spec, ONE_TOKEN, Deployment())
     for block in (*step.idle, *step.graph.blocks):
-        vision = block.name.startswith("vision")
+        vision = is_encoder(block.name)
         for node in block.nodes:
             for weight in node.op.inputs:
                 if weight.role != "weight" or weight in seen:
