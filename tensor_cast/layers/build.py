@@ -164,7 +164,9 @@ class Build(KernelWriter):
 
     def with_query_length(self, query_length: Quantity, cached_length: Quantity) -> Build:
         """The same build for other tokens a sequence; weights and graph stay shared."""
-        return replace(self, query_length=query_length, cached_length=cached_length)
+        other = replace(self, query_length=query_length, cached_length=cached_length)
+        other.schemes = self.schemes
+        return other
 
 
 def shard(total: int, ranks: int, what: str, flag: str, *, instead: str = "") -> int:

@@ -23,6 +23,8 @@ LAYER_PREFIXES = (
     "backbone.layers.{}.",
     "layers.{}.",
 )
+# Where checkpoints keep their multi-token-prediction module: as the layer after the last, or apart (Qwen).
+DRAFT_PREFIXES = (*LAYER_PREFIXES, "mtp.layers.0.")
 HEAD_NAMES = ("lm_head", "language_model.lm_head", "head")
 
 
@@ -89,9 +91,17 @@ class CheckpointQuantization:
 
     def layer(self, index: int) -> ModuleSchemes:
         """Schemes of layer ``index``."""
+        return self._schemes(tuple(prefix.format(index) for prefix in LAYER_PREFIXES))
+
+    def drafting(self, layers: int) -> ModuleSchemes:
+        """Schemes of the multi-token-prediction module of a model of so many ``layers``."""
+        return self._schemes(tuple(prefix.format(layers) for prefix in DRAFT_PREFIXES))
+
+    def _schemes(self, prefixes: tuple[str, ...]) -> ModuleSchemes:
+        """Schemes of the modules that a checkpoint has under one of ``prefixes``."""
 
         def of(modules: tuple[str, ...]) -> LinearScheme:
-            return self.scheme(tuple(prefix.format(index) + name for prefix in LAYER_PREFIXES for name in modules))
+            return self.scheme(tuple(prefix + name for prefix in prefixes for name in modules))
 
         experts = of(self.names.experts)
         if self.experts is not None and experts.quantizes_weight:
