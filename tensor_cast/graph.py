@@ -56,6 +56,7 @@ class Graph:
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
+        self._open: Block | None = None
         self._section: int | None = None
         self._sections = 0
         self._stream = 0
@@ -75,7 +76,11 @@ class Graph:
         """Open a block; what is emitted inside belongs to it."""
         block = Block(name, count, layers, count if weight_copies is None else weight_copies, part, place)
         self.blocks.append(block)
-        yield block
+        outer, self._open = self._open, block
+        try:
+            yield block
+        finally:
+            self._open = outer
 
     @contextmanager
     def section(self) -> Iterator[None]:
@@ -110,7 +115,8 @@ class Graph:
         if self._captured is not None:
             self._captured.append(op)
             return
-        block = self.blocks[-1]
+        block = self._open
+        assert block is not None, "a kernel belongs to a block"
         if block.part:
             op = op.within(block.part)
         block.nodes.append(Node(op, self._stream if self._section else 0, self._section))

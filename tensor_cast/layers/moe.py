@@ -90,7 +90,11 @@ class MixtureOfExperts:
         return 2 if self.kind == "gated" else 1
 
     def forward(self, build: Build, x: Tensor) -> Tensor:
-        """Residual rows of hidden -> the same."""
+        """Residual rows of hidden -> the same.
+
+        Raises:
+            ModelingError: the sizes of experts do not nest with ``tp``, or do not divide the experts or their columns.
+        """
         plan, tp = build.parallel, build.tp
         if max(plan.moe_group, tp) % min(plan.moe_group, tp):
             raise ModelingError(

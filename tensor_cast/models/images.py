@@ -48,6 +48,9 @@ def encode_images(spec: ModelSpec, workload: TextWorkload, build: Build) -> tupl
 
     ``vision_tp_size`` ranks share each image, or tile of one; the TP group's other ranks take others, and an all-gather
     brings their tokens together, with what deepstack adds to them.
+
+    Raises:
+        ModelingError: ``vision_tp_size`` does not divide ``tp_size`` or the encoder.
     """
     if spec.vision is None:
         return ()
