@@ -17,12 +17,15 @@ from tensor_cast.quantity import Quantity, ceil_div
 
 @dataclass(kw_only=True)
 class KernelWriter(ABC):
-    """Emits kernels into ``graph`` and makes each weight once; the part of a build that every kind of model shares."""
+    """Emits kernels into ``graph`` and makes each weight once; the part of a build that every kind of model shares.
+
+    ``quantized`` has the quantised form of activations that a kernel has written one of, by tensor and scheme.
+    """
 
     graph: Graph
     dtype: str
     _weights: dict[tuple[str, str], Tensor] = field(default_factory=dict)
-    _quantized: dict[tuple[Tensor, str], tuple[Tensor, ...]] = field(default_factory=dict)
+    quantized: dict[tuple[Tensor, str], tuple[Tensor, ...]] = field(default_factory=dict)
     _scope: str = ""
 
     @property
@@ -167,6 +170,12 @@ class Build(KernelWriter):
         other = replace(self, query_length=query_length, cached_length=cached_length)
         other.schemes = self.schemes
         return other
+
+    def of_another_model(self, dtype: str, *, query_length: Quantity, cached_length: Quantity) -> Build:
+        """A build of a model beside this one: the same graph, ranks and sequences, weights of its own."""
+        return replace(
+            self, dtype=dtype, query_length=query_length, cached_length=cached_length, _weights={}, quantized={}
+        )
 
 
 def shard(total: int, ranks: int, what: str, flag: str, *, instead: str = "") -> int:

@@ -111,13 +111,8 @@ def _draft_model(spec: ModelSpec, b: Build, drafts: int) -> None:
     if spec.draft is None:
         raise ModelingError(f"num_draft_tokens {drafts} needs a draft model beside {spec.name} (--draft-model).")
     draft = spec.draft
-    step = replace(
-        b,
-        dtype=b.deployment.dtype or draft.dtype,
-        query_length=1.0,
-        cached_length=b.cached_length + b.query_length,
-        _weights={},
-        _quantized={},
+    step = b.of_another_model(
+        b.deployment.dtype or draft.dtype, query_length=1.0, cached_length=b.cached_length + b.query_length
     )
     if b.deployment.uses_checkpoint and draft.checkpoint is not None:
         draft = draft.as_checkpoint()
