@@ -27,6 +27,7 @@ START_BOUND = 0.2
 IDLE_SHARE = 0.2
 VECTOR_SHARE = 0.3
 COMM_SHARE = 0.2
+WAIT_SHARE = 0.2
 ATTENTION_SHARE = 0.5
 FREE_MEMORY = 0.5
 SPARSITY = "0.5"
@@ -64,6 +65,8 @@ SENTENCES = {
     "kernels or more work a step help.",
     "vector-share": "Vector kernels take {share:.0%} of the time and are not fused with their neighbours.",
     "comm-share": "Communication takes {share:.0%} of the time, most of it {longest}.",
+    "pipeline-wait": "In {share:.0%} of the time pipeline stages wait for one another: tensor parallelism in place of "
+    "stages leaves fewer to wait for.",
     "attention-share": "Attention takes {share:.0%} of the time and grows with the square of the tokens.",
     "cfg-forwards": "The two forwards of classifier-free guidance run one after the other on all {world} devices.",
     "free-memory": "{share:.0%} of the device's memory stays free: it has room for more sequences.",
@@ -134,6 +137,9 @@ class _Case:
         return [Variant(changes)]
 
 
+_WAITING = ("Comm", "wait")
+"""Category and bound of what stages of a pipeline wait for one another, which is no collective."""
+
 _Rule = Callable[[_Case], "Iterator[Finding]"]
 
 
@@ -195,10 +201,11 @@ def _vector_share(case: _Case) -> Iterator[Finding]:
 
 
 def _comm_share(case: _Case) -> Iterator[Finding]:
-    share = case.shares.by_category["Comm"]
+    share = case.shares.by_category["Comm"] - case.shares.by_both.get(_WAITING, 0.0)
     if share < COMM_SHARE:
         return
-    longest = max((op for op in case.document["ops"] if op["category"] == "Comm"), key=lambda op: float(op["total_s"]))
+    collectives = (op for op in case.document["ops"] if op["category"] == "Comm" and op["bound"] != "wait")
+    longest = max(collectives, key=lambda op: float(op["total_s"]))
     variants = []
     parallel = case.document["deployment"]["parallel"]
     tp = int(parallel.get("tp", 1))
@@ -209,6 +216,16 @@ def _comm_share(case: _Case) -> Iterator[Finding]:
     yield Finding(
         "comm-share", "note", {"share": share, "longest": f"{longest['name']} ({longest['part']})"}, tuple(variants)
     )
+
+
+def _pipeline_wait(case: _Case) -> Iterator[Finding]:
+    share = case.shares.by_both.get(_WAITING, 0.0)
+    if share < WAIT_SHARE:
+        return
+    parallel = case.document["deployment"]["parallel"]
+    stages, tp = int(parallel["pp"]), int(parallel["tp"])
+    fewer = Variant({"--pp-size": str(stages // 2), "--tp-size": str(2 * tp)})
+    yield Finding("pipeline-wait", "note", {"share": share}, (fewer,) if stages % 2 == 0 else ())
 
 
 def _attention_share(case: _Case) -> Iterator[Finding]:
@@ -246,6 +263,7 @@ _RULES: tuple[_Rule, ...] = (
     _matrix_bound,
     _attention_share,
     _comm_share,
+    _pipeline_wait,
     _cfg_forwards,
     _start_bound,
     _idle,
