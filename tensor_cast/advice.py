@@ -6,7 +6,7 @@ that the same request with the change really has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,9 +60,9 @@ def _divisors(number: int, limit: int) -> list[int]:
     return [divisor for divisor in range(1, min(number, limit) + 1) if number % divisor == 0]
 
 
-def _is_accepted(spec: ModelSpec, sizes: dict[str, int]) -> bool:
+def _is_accepted(spec: ModelSpec, sizes: Mapping[str, Any]) -> bool:
     try:
-        build(spec, ONE_TOKEN, Deployment(**sizes))  # type: ignore[arg-type]
+        build(spec, ONE_TOKEN, Deployment(**sizes))
     except ModelingError:
         return False
     return True
