@@ -152,7 +152,8 @@ def _request(arguments: argparse.Namespace, kind: Kind) -> EvaluationRequest:
 
     flags, given, defaults = given_flags(arguments, kind)
     # A registry of its own: the device list is read afresh, with what was added since this process started.
-    registry = DeviceRegistry([Path(path) for path in flags.get("--device-file", [])])  # type: ignore[union-attr]
+    device_files = _device_files(flags)
+    registry = DeviceRegistry(device_files)
     model = _complete(arguments, kind, flags, given, registry)
     device = registry[registry.resolve(str(flags["--device"]))]
     flags["--device"] = given["device"] = device.name
@@ -160,7 +161,7 @@ def _request(arguments: argparse.Namespace, kind: Kind) -> EvaluationRequest:
         kind=kind,
         model=model,
         device=device.name,
-        device_files=tuple(Path(path) for path in flags.get("--device-file", [])),  # type: ignore[union-attr]
+        device_files=device_files,
         flags=flags,
         given={"model": model.reference, **given},
         defaults=defaults,
@@ -168,6 +169,12 @@ def _request(arguments: argparse.Namespace, kind: Kind) -> EvaluationRequest:
         command=_command(kind, model, flags, arguments),
     )
     return _with_strategy(request, device, arguments)
+
+
+def _device_files(flags: Flags) -> tuple[Path, ...]:
+    given = flags.get("--device-file", [])
+    assert isinstance(given, list)
+    return tuple(map(Path, given))
 
 
 def _complete(

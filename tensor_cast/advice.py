@@ -6,23 +6,23 @@ that the same request with the change really has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tensor_cast.deployment import Deployment
+from tensor_cast.deployment import Deployment, flag_of
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.errors import ModelingError
 from tensor_cast.memory import MemoryEstimate, text_memory
 from tensor_cast.models.decoder import build
 from tensor_cast.models.parameters import ONE_TOKEN
 from tensor_cast.models.spec import ModelSpec
+from tensor_cast.quantization import eight_bit_schemes
 from tensor_cast.workload import TextWorkload
 
 MAX_TENSOR_PARALLEL = 8
-_EIGHT_BIT_SCHEMES = (("int8", "W8A8_DYNAMIC"), ("fp8", "FP8"))
 _SWEEP_POINTS = 1024
 
 
@@ -60,9 +60,9 @@ def _divisors(number: int, limit: int) -> list[int]:
     return [divisor for divisor in range(1, min(number, limit) + 1) if number % divisor == 0]
 
 
-def _is_accepted(spec: ModelSpec, sizes: dict[str, int]) -> bool:
+def _is_accepted(spec: ModelSpec, sizes: Mapping[str, Any]) -> bool:
     try:
-        build(spec, ONE_TOKEN, Deployment(**sizes))  # type: ignore[arg-type]
+        build(spec, ONE_TOKEN, Deployment(**sizes))
     except ModelingError:
         return False
     return True
@@ -70,8 +70,7 @@ def _is_accepted(spec: ModelSpec, sizes: dict[str, int]) -> bool:
 
 def as_flags(changes: dict[str, int | str]) -> str:
     """Keyword arguments of ``Deployment`` and ``TextWorkload`` as they are typed: ``--tp-size 8 --dp-size 2``."""
-    names = {"quantize_linear": "quantize_linear_action"}
-    return " ".join(f"--{names.get(name, name).replace('_', '-')} {value}" for name, value in changes.items())
+    return " ".join(f"{flag_of(name)} {value}" for name, value in changes.items())
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ def _remedies(request: _Request) -> Iterator[Remedy]:
 def _eight_bit(request: _Request) -> list[str]:
     if request.deployment.quantize_linear != "DISABLED" or request.deployment.quantize_non_expert_linear:
         return []
-    return [scheme for dtype, scheme in _EIGHT_BIT_SCHEMES if dtype in request.device.matrix_flops]
+    return eight_bit_schemes(request.device.matrix_flops)
 
 
 def _fewer_queries(request: _Request) -> Remedy | None:

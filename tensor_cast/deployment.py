@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from tensor_cast.dtypes import ACTIVATION_DTYPES, canonical_dtype
 from tensor_cast.errors import ModelingError, did_you_mean
@@ -18,6 +19,12 @@ EXECUTIONS = ("graph", "eager")
 """How kernels are launched: as a captured graph, or one by one by the host."""
 
 
+def flag_of(parameter: str) -> str:
+    """The flag that sets a parameter of a deployment or a workload: ``tp_size`` -> ``--tp-size``."""
+    name = {"quantize_linear": "quantize_linear_action"}.get(parameter, parameter)
+    return f"--{name.replace('_', '-')}"
+
+
 @dataclass(frozen=True)
 class RankGroup:
     """Ranks that communicate: ``size`` of them, ``stride`` apart in the rank order."""
@@ -30,7 +37,7 @@ class RankGroup:
 class Parallelism:
     """Concrete parallel sizes. Ranks are numbered with tensor parallelism innermost, then data, then pipeline.
 
-    ``expert_groups`` x ``moe_tp`` x ``moe_dp`` share out a pipeline stage's ranks for routed experts, expert-parallel
+    ``ep`` x ``moe_tp`` x ``moe_dp`` share out a pipeline stage's ranks for routed experts, expert-parallel
     ranks ``moe_tp`` apart.
     """
 
@@ -205,26 +212,11 @@ class Deployment:
         pp = self.pp_size or 1
         tp, dp = _dense_sizes(world, self.tp_size, self.dp_size, pp)
         stage = tp * dp
-        if not has_experts:
-            for name in ("ep_size", "moe_tp_size", "moe_dp_size"):
-                size = getattr(self, name)
-                if size not in (None, 1):
-                    raise ModelingError(
-                        f"--{name.replace('_', '-')} {size} is given, but the model has no experts to share out."
-                    )
-            asked = {
-                "enable_redundant_experts": self.enable_redundant_experts,
-                "enable_shared_expert_tp": self.enable_shared_expert_tp,
-                "enable_dispatch_ffn_combine": self.enable_dispatch_ffn_combine,
-                "shared_expert_ranks": self.shared_expert_ranks > 0,
-                "expert_skew": self.expert_skew not in (None, 1.0),
-            }
-            for flag, given in asked.items():
-                if given:
-                    raise ModelingError(f"{flag} is given, but the model has no experts.")
-            ep, moe_tp, moe_dp = 1, tp, dp
-        else:
+        ep, moe_tp, moe_dp = 1, tp, dp
+        if has_experts:
             ep, moe_tp, moe_dp = _expert_sizes(stage, self.ep_size, self.moe_tp_size, self.moe_dp_size)
+        else:
+            self._refuse_experts()
         return Parallelism(
             world=world,
             tp=tp,
@@ -239,26 +231,27 @@ class Deployment:
             dcp=_dcp_size(self.dcp_size, tp),
         )
 
+    def _refuse_experts(self) -> None:
+        """Refuse what is said of experts, for a model that has none."""
+        for name in ("ep_size", "moe_tp_size", "moe_dp_size"):
+            size = getattr(self, name)
+            if size not in (None, 1):
+                raise ModelingError(f"{flag_of(name)} {size} is given, but the model has no experts to share out.")
+        switches = ("enable_redundant_experts", "enable_shared_expert_tp", "enable_dispatch_ffn_combine")
+        asked = [name for name in (*switches, "shared_expert_ranks") if getattr(self, name)]
+        if self.expert_skew not in (None, 1.0):
+            asked.append("expert_skew")
+        if asked:
+            raise ModelingError(f"{asked[0]} is given, but the model has no experts.")
+
 
 def _dense_sizes(world: int, tp: int | None, dp: int | None, pp: int) -> tuple[int, int]:
-    """Tensor and data parallel sizes; the one left out takes what the others leave."""
-    if tp is None and dp is None:
-        tp = 1
-    if tp is None or dp is None:
-        given = (tp or dp or 1) * pp
-        rest, over = divmod(world, given)
-        if over or not rest:
-            name = "dp" if tp is None else "tp"
-            raise ModelingError(
-                f"--world-size {world} is not a multiple of {name} {tp or dp} x pp {pp} = {given}: "
-                "parallel sizes must multiply to the world size."
-            )
-        tp, dp = (rest, dp) if tp is None else (tp, rest)
-    assert tp is not None
-    assert dp is not None
-    if tp * dp * pp != world:
-        raise ModelingError(f"tp {tp} x dp {dp} x pp {pp} = {tp * dp * pp}, but --world-size is {world}.")
-    return tp, dp
+    """Tensor and data parallel sizes; the one left out takes what the others leave, both left out data parallelism."""
+    sizes = {"--tp-size": tp, "--dp-size": dp, "--pp-size": pp if pp > 1 else None}
+    rest = _left_of(world, f"--world-size {world}", sizes, all_known=tp is not None and dp is not None)
+    if tp is None:
+        return (1, rest) if dp is None else (rest, dp)
+    return tp, dp or rest
 
 
 def _expert_sizes(stage: int, ep: int | None, moe_tp: int | None, moe_dp: int | None) -> tuple[int, int, int]:
@@ -266,26 +259,31 @@ def _expert_sizes(stage: int, ep: int | None, moe_tp: int | None, moe_dp: int | 
 
     Left out: expert parallelism is 1, replicas are 1, and tensor parallelism takes the rest.
     """
-    if ep is None and moe_tp is not None:
-        ep, over = divmod(stage, moe_tp * (moe_dp or 1))
-        if over or not ep:
-            raise ModelingError(
-                f"moe_tp {moe_tp} x moe_dp {moe_dp or 1} does not divide the {stage} ranks of a pipeline stage."
-            )
-    ep = ep or 1
+    sizes = {"--ep-size": ep, "--moe-tp-size": moe_tp, "--moe-dp-size": moe_dp}
+    ranks = f"the {stage} ranks of a pipeline stage (tp x dp)"
+    rest = _left_of(stage, ranks, sizes, all_known=None not in sizes.values())
     if moe_tp is None:
-        moe_tp, over = divmod(stage, ep * (moe_dp or 1))
-        if over or not moe_tp:
-            raise ModelingError(
-                f"ep {ep} x moe_dp {moe_dp or 1} does not divide the {stage} ranks of a pipeline stage."
-            )
-    moe_dp = moe_dp or max(1, stage // (ep * moe_tp))
-    if ep * moe_tp * moe_dp != stage:
-        raise ModelingError(
-            f"ep {ep} x moe_tp {moe_tp} x moe_dp {moe_dp} = {ep * moe_tp * moe_dp}, "
-            f"but a pipeline stage has tp x dp = {stage} ranks."
-        )
-    return ep, moe_tp, moe_dp
+        return ep or 1, rest, moe_dp or 1
+    if ep is None:
+        return rest, moe_tp, moe_dp or 1
+    return ep, moe_tp, moe_dp or rest
+
+
+def _left_of(total: int, what: str, sizes: dict[str, int | None], *, all_known: bool) -> int:
+    """What the ``sizes`` that are given, by flag, leave of ``total`` ranks, called ``what`` in errors.
+
+    Raises:
+        ModelingError: they do not divide it, or, all known, do not make it.
+    """
+    given = {flag: size for flag, size in sizes.items() if size is not None}
+    product = prod(given.values())
+    rest, over = divmod(total, product)
+    if over or not rest or (all_known and rest > 1):
+        text = " x ".join(f"{flag} {size}" for flag, size in given.items())
+        equals = f" = {product}" if len(given) > 1 else ""
+        verb = "is not" if all_known else "does not divide"
+        raise ModelingError(f"{text}{equals} {verb} {what}, which parallel sizes must multiply to.")
+    return rest
 
 
 def _block_size(flag: str, size: int | None, tp: int, stage: int, *, at_least_tp: bool = False) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -19,10 +20,24 @@ class ModelingError(Exception):
 
 
 def closest(name: str, candidates: Iterable[str], *, limit: int = 3) -> list[str]:
-    """The candidates most like ``name``, best first, compared without regard to case."""
-    by_folded = {candidate.casefold(): candidate for candidate in candidates}
-    folded = get_close_matches(name.casefold(), by_folded, n=limit, cutoff=0.4)
-    return [by_folded[match] for match in folded]
+    """The candidates most like ``name``, best first, compared without regard to case and to a flag's dashes.
+
+    Alike are those of mostly the same letters (``difflib``'s own cutoff: with a lower one a name's nearest neighbours
+    are unrelated), and then those that have all of its words, the shortest first.
+    """
+    by_folded = {_folded(candidate): candidate for candidate in candidates}
+    similar = get_close_matches(_folded(name), by_folded, n=limit)
+    words = _words(name)
+    containing = sorted((folded for folded in by_folded if words and words <= _words(folded)), key=len)
+    return [by_folded[match] for match in dict.fromkeys((*similar, *containing))][:limit]
+
+
+def _folded(name: str) -> str:
+    return name.casefold().lstrip("-")
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9.]+", name.casefold()))
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:

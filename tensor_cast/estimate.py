@@ -8,6 +8,7 @@ from typing import Any
 
 from tensor_cast.deployment import Deployment, Parallelism
 from tensor_cast.devices.profile import DeviceProfile
+from tensor_cast.layers.vision import is_encoder
 from tensor_cast.memory import MemoryEstimate
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.performance_model.error import Band, total_band, unmeasured_band
@@ -60,7 +61,7 @@ class Estimate(TimedKernels):
     @property
     def encoder_time_s(self) -> Quantity:
         """Seconds of ``total_time_s`` that a vision encoder takes, its projector included."""
-        return sum((k.total_s for k in self.kernels if k.block.startswith("vision")), start=0.0)
+        return sum((k.total_s for k in self.kernels if is_encoder(k.block)), start=0.0)
 
     @property
     def ttft_s(self) -> Quantity | None:

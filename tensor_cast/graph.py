@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from tensor_cast.ops import Op, Tensor
 from tensor_cast.quantity import Quantity
+
+Place = Literal["first", "between", "last"]
+"""Pipeline stages that run a block without layers: the first, each but the last, the last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +35,7 @@ class Block:
 
     ``layers`` are the indices of the decoder layers that the block stands for; empty for what is not a layer.
     ``weight_copies`` is how often its weights are stored. ``part`` is that of a model beside the main one, which the
-    parts of its kernels are then under.
+    parts of its kernels are then under. ``place`` says which pipeline stages run a block without ``layers``.
     """
 
     name: str
@@ -39,6 +43,7 @@ class Block:
     layers: tuple[int, ...]
     weight_copies: int
     part: str = ""
+    place: Place = "last"
     nodes: list[Node] = field(default_factory=list)
 
     def weights(self) -> dict[Tensor, None]:
@@ -51,6 +56,7 @@ class Graph:
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
+        self._open: Block | None = None
         self._section: int | None = None
         self._sections = 0
         self._stream = 0
@@ -64,11 +70,17 @@ class Graph:
         layers: tuple[int, ...] = (),
         weight_copies: int | None = None,
         part: str = "",
+        *,
+        place: Place = "last",
     ) -> Iterator[Block]:
         """Open a block; what is emitted inside belongs to it."""
-        block = Block(name, count, layers, count if weight_copies is None else weight_copies, part)
+        block = Block(name, count, layers, count if weight_copies is None else weight_copies, part, place)
         self.blocks.append(block)
-        yield block
+        outer, self._open = self._open, block
+        try:
+            yield block
+        finally:
+            self._open = outer
 
     @contextmanager
     def section(self) -> Iterator[None]:
@@ -103,7 +115,8 @@ class Graph:
         if self._captured is not None:
             self._captured.append(op)
             return
-        block = self.blocks[-1]
+        block = self._open
+        assert block is not None, "a kernel belongs to a block"
         if block.part:
             op = op.within(block.part)
         block.nodes.append(Node(op, self._stream if self._section else 0, self._section))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
 
 from tensor_cast.deployment import Deployment
 from tensor_cast.devices.profile import DeviceProfile
-from tensor_cast.graph import Block
+from tensor_cast.layers.vision import is_encoder
 from tensor_cast.models.decoder import DecoderStep
 from tensor_cast.models.images import with_image_tokens
 from tensor_cast.models.spec import ModelSpec
+from tensor_cast.models.stages import Stage, pipeline_stages
 from tensor_cast.ops import Tensor
 from tensor_cast.quantity import Quantity
 from tensor_cast.workload import TextWorkload
@@ -50,15 +49,6 @@ class MemoryEstimate:
         return np.greater_equal(self.available_bytes, 0.0)
 
 
-def stage_layers(layers: int, stages: int) -> list[range]:
-    """Decoder layers of each pipeline stage: as even as possible, the first stages taking the remainder."""
-    base, extra = divmod(layers, stages)
-    bounds = [0]
-    for stage in range(stages):
-        bounds.append(bounds[-1] + base + (1 if stage < extra else 0))
-    return [range(start, end) for start, end in itertools.pairwise(bounds)]
-
-
 def text_memory(
     spec: ModelSpec,
     step: DecoderStep,
@@ -73,19 +63,12 @@ def text_memory(
         spec = spec.as_checkpoint()
     workload = with_image_tokens(spec, workload)
     shared_apart = deployment.shared_expert_ranks > 0
-    stages = stage_layers(len(spec.layers), step.parallel.pp)
-    weights = [
-        _stage_weights(step, layers, first=i == 0, last=i == len(stages) - 1, shared_apart=shared_apart)
-        for i, layers in enumerate(stages)
-    ]
-    caches = [
-        _stage_cache(spec, step, workload, deployment, layers, last=i == len(stages) - 1)
-        for i, layers in enumerate(stages)
-    ]
-    kv, state = zip(*caches, strict=True)
+    stages = pipeline_stages(len(spec.layers), step.parallel.pp)
+    weights = [_stage_weights(step, stage, shared_apart=shared_apart) for stage in stages]
+    kv, state = zip(*(_stage_cache(spec, step, workload, deployment, stage) for stage in stages), strict=True)
     totals = np.stack(np.broadcast_arrays(*(w + k + s for w, k, s in zip(weights, kv, state, strict=True))))
     fullest = np.argmax(totals, axis=0)
-    encoder = [_encoder_weights(step) if i == 0 else 0.0 for i in range(len(stages))]
+    encoder = [_encoder_weights(step) if stage.first else 0.0 for stage in stages]
     return MemoryEstimate(
         weights_bytes=_pick(weights, fullest),
         kv_cache_bytes=_pick(kv, fullest),
@@ -97,15 +80,11 @@ def text_memory(
     )
 
 
-def _is_encoder(block: Block) -> bool:
-    return block.name.startswith("vision")
-
-
 def _encoder_weights(step: DecoderStep) -> Quantity:
     """Weight bytes of a vision encoder on one rank, whether this step runs it or not."""
     total: Quantity = 0.0
     for block in (*step.graph.blocks, *step.idle):
-        if _is_encoder(block):
+        if is_encoder(block.name):
             total = total + block.weight_copies * sum((w.bytes for w in block.weights()), start=0.0)
     return total
 
@@ -118,17 +97,12 @@ def _pick(values: list[Quantity] | tuple[Quantity, ...], index: np.ndarray) -> Q
     return float(picked) if picked.ndim == 0 else picked
 
 
-def _stage_weights(step: DecoderStep, layers: range, *, first: bool, last: bool, shared_apart: bool) -> Quantity:
+def _stage_weights(step: DecoderStep, stage: Stage, *, shared_apart: bool) -> Quantity:
     """Weight bytes of one rank of a stage: its layers, embedding and encoder first, head and drafting last."""
     seen: dict[Tensor, None] = {}
     total: Quantity = 0.0
     for block in (*step.graph.blocks, *step.idle):
-        if block.layers:
-            copies = _count_within(block.layers, layers)
-        elif block.name == "embedding" or _is_encoder(block):
-            copies = block.weight_copies if first else 0
-        else:
-            copies = block.weight_copies if last else 0
+        copies = stage.weight_copies(block)
         if not copies:
             continue
         for weight in block.weights():
@@ -140,13 +114,8 @@ def _stage_weights(step: DecoderStep, layers: range, *, first: bool, last: bool,
     return total
 
 
-def _count_within(indices: tuple[int, ...], layers: range) -> int:
-    """How many of the ascending ``indices`` are in ``layers``."""
-    return bisect_left(indices, layers.stop) - bisect_left(indices, layers.start)
-
-
 def _stage_cache(
-    spec: ModelSpec, step: DecoderStep, workload: TextWorkload, deployment: Deployment, layers: range, *, last: bool
+    spec: ModelSpec, step: DecoderStep, workload: TextWorkload, deployment: Deployment, stage: Stage
 ) -> tuple[Quantity, Quantity]:
     """KV cache and state bytes of one rank of a stage, for all sequences of its data-parallel share.
 
@@ -154,10 +123,10 @@ def _stage_cache(
     (github.com/vllm-project/vllm/pull/49887 on what vLLM does).
     """
     dtype = deployment.attention_dtype or step.dtype
-    kinds = [(layer, _count_within(indices, layers)) for layer, indices in spec.layer_kinds.items()]
-    if last and spec.mtp_layer is not None and workload.num_mtp_tokens:
+    kinds = [(layer, stage.layers_among(indices)) for layer, indices in spec.layer_kinds.items()]
+    if stage.last and spec.mtp_layer is not None and workload.num_mtp_tokens:
         kinds.append((spec.mtp_layer, min(spec.mtp_modules, workload.num_mtp_tokens)))
-    if last and spec.draft is not None and workload.num_draft_tokens:
+    if stage.last and spec.draft is not None and workload.num_draft_tokens:
         kinds.extend((layer, len(indices)) for layer, indices in spec.draft.layer_kinds.items())
     kv: Quantity = 0.0
     state: Quantity = 0.0

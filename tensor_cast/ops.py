@@ -137,7 +137,7 @@ class GroupedMatMul(Op):
     m: Quantity
     k: Quantity
     n: Quantity
-    groups: int
+    groups: Quantity
     active_groups: Quantity
     epilogue_flops: Quantity = 0.0
 
@@ -171,10 +171,10 @@ class Attention(Op):
     batch: Quantity
     query_length: Quantity
     kv_length: Quantity
-    heads: int
-    kv_heads: int
-    qk_dim: int
-    v_dim: int
+    heads: Quantity
+    kv_heads: Quantity
+    qk_dim: Quantity
+    v_dim: Quantity
     pairs: Quantity
     cache_bytes: Quantity
     decode: bool

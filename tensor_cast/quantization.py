@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tensor_cast.errors import ModelingError, did_you_mean
@@ -81,6 +82,9 @@ LINEAR_SCHEMES: dict[str, LinearScheme] = {
     )
 }
 
+EIGHT_BIT_SCHEMES = {"int8": "W8A8_DYNAMIC", "fp8": "FP8"}
+"""Schemes that advice suggests, by the dtype that a device needs a matrix rate for, the preferred first."""
+
 ATTENTION_DTYPES: dict[str, str | None] = {"DISABLED": None, "INT8": "int8", "FP8": "fp8"}
 """``--quantize-attention-action`` to the dtype of the KV cache and of the attention products."""
 
@@ -99,10 +103,13 @@ def linear_scheme(name: str, *, mxfp4_group_size: int = 32) -> LinearScheme:
             f"{did_you_mean(name, LINEAR_SCHEMES)}"
         ) from None
     if scheme.granularity == "group" and scheme.group_size != mxfp4_group_size:
-        from dataclasses import replace
-
         return replace(scheme, group_size=mxfp4_group_size)
     return scheme
+
+
+def eight_bit_schemes(dtypes: Container[str]) -> list[str]:
+    """8-bit schemes for a device with matrix rates in ``dtypes``, the preferred first."""
+    return [scheme for dtype, scheme in EIGHT_BIT_SCHEMES.items() if dtype in dtypes]
 
 
 def attention_dtype(name: str) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +14,10 @@ from tensor_cast.models.decoder import DecoderStep, build
 from tensor_cast.models.images import with_image_tokens
 from tensor_cast.models.parameters import count_parameters
 from tensor_cast.models.spec import ModelSpec
-from tensor_cast.ops import Op
-from tensor_cast.performance_model.engine import Engine, get_engine, idle_time
-from tensor_cast.performance_model.roofline import KernelTime
-from tensor_cast.performance_model.timing import Timing
+from tensor_cast.performance_model.engine import get_engine, idle_time
+from tensor_cast.pipeline_parallel import pipeline_wait
 from tensor_cast.pricing import check_world, collectives, device_profile, performance_timer, price
-from tensor_cast.quantity import Quantity
-from tensor_cast.timed_kernels import KernelEstimate
+from tensor_cast.timed_kernels import TimedKernels
 from tensor_cast.unmeasured import beyond_measurements
 from tensor_cast.workload import TextWorkload
 
@@ -62,12 +57,12 @@ def simulate(
     engine = get_engine(deployment.engine) if deployment.engine != "none" else None
     step = build(spec, workload, deployment, expert_spread=engine.expert_spread if engine else 0.0)
     timer = performance_timer(profile, performance_model, database, interpolate=interpolate)
+    eager = deployment.execution == "eager"
     kernels = price(step.graph, profile, timer, engine)
-    pipeline_wait = _pipeline_wait(step, workload, kernels)
-    if pipeline_wait is not None:
-        kernels.append(pipeline_wait)
+    run = TimedKernels(tuple(kernels))
+    wait = pipeline_wait(step, kernels, profile, layers=len(spec.layers), decode=workload.decode, eager=eager)
     parameters = count_parameters(spec)
-    estimate = Estimate(
+    return Estimate(
         model=spec,
         device=profile,
         workload=workload,
@@ -76,27 +71,20 @@ def simulate(
         dtype=step.dtype,
         parameters_total=parameters.total,
         parameters_active=parameters.active,
-        kernels=tuple(kernels),
+        kernels=run.kernels if wait is None else (*run.kernels, wait),
         collectives=tuple(collectives(step.graph, profile, timer)),
         memory=text_memory(spec, step, workload, deployment, profile, reserved_bytes=reserved_bytes),
         warnings=(*_warnings(spec, workload, deployment, step), *beyond_measurements(kernels, profile)),
         performance_model=performance_model,
-    )
-    return replace(estimate, idle_s=_idle_time(estimate, engine))
-
-
-def _idle_time(estimate: Estimate, engine: Engine | None) -> Quantity:
-    """What launches, the host and the engine add to the kernels."""
-    # A pipeline's wait is no launch: it has no operands.
-    launches: Quantity = sum((kernel.count for kernel in estimate.kernels if kernel.op.inputs), start=0.0)
-    return idle_time(
-        estimate.device_time_s,
-        launches,
-        estimate.device,
-        engine,
-        eager=estimate.deployment.execution == "eager",
-        request=not estimate.workload.decode,
-        expert_layers=estimate.model.expert_layers,
+        idle_s=idle_time(
+            run.device_time_s,
+            run.launches,
+            profile,
+            engine,
+            eager=eager,
+            request=not workload.decode,
+            expert_layers=spec.expert_layers,
+        ),
     )
 
 
@@ -106,22 +94,6 @@ def _spec(model: str | ModelSpec) -> ModelSpec:
     from tensor_cast.models import load_spec
 
     return load_spec(model)
-
-
-def _pipeline_wait(
-    step: DecoderStep, workload: TextWorkload, kernels: Sequence[KernelEstimate]
-) -> KernelEstimate | None:
-    """A prefill's wait for its other micro-batches: ``m - 1`` more through one stage, after the first is through.
-
-    Decode keeps the pipeline full (micro-batch i of the next step starts when it ends), so it does not wait.
-    """
-    if step.parallel.pp == 1 or workload.decode:
-        return None
-    path: Quantity = sum((kernel.total_s for kernel in kernels), start=0.0)
-    wait = (step.micro_batches - 1.0) * path / step.parallel.pp
-    op = Op(name="pipeline_wait", part="pipeline", inputs=(), outputs=())
-    time = KernelTime(0.0, 0.0, 0.0, 0.0, 0.0, wait)
-    return KernelEstimate(op=op, block="pipeline", count=1, stream=0, section=None, timing=Timing(time))
 
 
 def _warnings(spec: ModelSpec, workload: TextWorkload, deployment: Deployment, step: DecoderStep) -> list[str]:

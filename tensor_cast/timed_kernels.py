@@ -148,6 +148,11 @@ class TimedKernels:
         return total
 
     @property
+    def launches(self) -> Quantity:
+        """Launches of all kernels."""
+        return sum((kernel.count for kernel in self.kernels), start=0.0)
+
+    @property
     def overlapped_s(self) -> Quantity:
         """Seconds that run hidden on a second stream: the sum of the rows less the total."""
         return sum((kernel.total_s for kernel in self.kernels), start=0.0) - self.device_time_s

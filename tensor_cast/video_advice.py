@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tensor_cast.errors import ModelingError
+from tensor_cast.quantization import eight_bit_schemes
 from tensor_cast.video_deployment import VideoDeployment
 from tensor_cast.video_estimate import VideoEstimate
 from tensor_cast.video_simulator import simulate_video
 
 MAX_RANKS = 8
-_EIGHT_BIT_SCHEMES = (("int8", "W8A8_DYNAMIC"), ("fp8", "FP8"))
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,8 @@ def _candidates(estimate: VideoEstimate) -> Iterator[tuple[str, dict[str, Any]]]
     if len(estimate.pipeline.denoisers) > 1 and not deployment.offload_inactive_expert:
         yield "--offload-inactive-expert", {"offload_inactive_expert": True}
     if not deployment.block_scheme.quantizes_weight:
-        for dtype, scheme in _EIGHT_BIT_SCHEMES:
-            if dtype in device.matrix_flops:
-                yield f"--quantize-linear-action {scheme}", {"quantize_linear": scheme}
-                break
+        for scheme in eight_bit_schemes(device.matrix_flops)[:1]:
+            yield f"--quantize-linear-action {scheme}", {"quantize_linear": scheme}
     ulysses = estimate.parallel.ulysses * 2
     while ulysses <= MAX_RANKS:
         world = ulysses * estimate.parallel.cfg

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,10 +33,17 @@ def test_a_data_parallel_size_alone_leaves_tensor_parallelism_the_rest() -> None
     ("changes", "experts", "says"),
     [
         ({"world_size": 4}, False, "needs a strategy"),
-        ({"world_size": 8, "tp_size": 3}, False, "not a multiple"),
-        ({"world_size": 8, "tp_size": 2, "dp_size": 2}, False, "tp 2 x dp 2 x pp 1 = 4, but --world-size is 8"),
+        ({"world_size": 8, "tp_size": 3}, False, "^--tp-size 3 does not divide --world-size 8,"),
+        ({"world_size": 8, "tp_size": 2, "dp_size": 2}, False, "^--tp-size 2 x --dp-size 2 = 4 is not --world-size 8,"),
+        ({"world_size": 2, "tp_size": 4}, False, "^--tp-size 4 does not divide --world-size 2,"),
         ({"world_size": 8, "tp_size": 8, "ep_size": 8}, False, "no experts"),
-        ({"world_size": 8, "tp_size": 8, "ep_size": 3}, True, "does not divide the 8 ranks"),
+        ({"world_size": 8, "tp_size": 8, "ep_size": 3}, True, "^--ep-size 3 does not divide the 8 ranks"),
+        ({"world_size": 8, "tp_size": 8, "moe_tp_size": 3}, True, "^--moe-tp-size 3 does not divide the 8 ranks"),
+        (
+            {"world_size": 8, "tp_size": 8, "ep_size": 2, "moe_dp_size": 3},
+            True,
+            "^--ep-size 2 x --moe-dp-size 3 = 6 does not divide",
+        ),
         ({"world_size": 8, "tp_size": 8, "ep_size": 2, "moe_tp_size": 2, "moe_dp_size": 1}, True, "= 4"),
         ({"world_size": 8, "tp_size": 4, "mlp_tp_size": 3}, False, "do not nest"),
         ({"world_size": 8, "tp_size": 4, "o_proj_tp_size": 2}, False, "less than --tp-size 4"),
@@ -83,3 +92,23 @@ def test_sizes_always_multiply_to_the_world(tp: int, dp: int, pp: int, ep: int) 
     plan = deployment.parallelism(has_experts=True)
     assert plan.tp * plan.dp * plan.pp == world
     assert plan.ep * plan.moe_tp * plan.moe_dp * plan.pp == world
+
+
+@given(*[st.sampled_from([None, 1, 2, 3, 4, 8])] * 3, st.sampled_from([1, 4, 8, 12]))
+def test_expert_sizes_keep_what_is_given_and_fill_the_stage(
+    ep: int | None, moe_tp: int | None, moe_dp: int | None, stage: int
+) -> None:
+    sizes = {"ep_size": ep, "moe_tp_size": moe_tp, "moe_dp_size": moe_dp}
+    deployment = Deployment(world_size=stage, tp_size=stage, **sizes)
+    given = [size for size in sizes.values() if size is not None]
+    fits = prod(given) == stage if len(given) == 3 else stage % prod(given) == 0
+    if not fits:
+        with pytest.raises(ModelingError) as refused:
+            deployment.parallelism(has_experts=True)
+        named = {name for name in sizes if f"--{name.replace('_', '-')}" in str(refused.value)}
+        assert named == {name for name, size in sizes.items() if size is not None}
+        return
+    plan = deployment.parallelism(has_experts=True)
+    found = (plan.ep, plan.moe_tp, plan.moe_dp)
+    assert all(size in (None, made) for size, made in zip(sizes.values(), found, strict=True))
+    assert prod(found) == stage

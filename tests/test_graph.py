@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tensor_cast.graph import Graph
 from tensor_cast.ops import Elementwise, Op, Tensor
@@ -84,3 +85,11 @@ def test_a_block_lists_each_weight_once() -> None:
         graph.emit(op((weight,), ()))
     assert list(block.weights()) == [weight]
     assert block.weight_copies == 4
+
+
+def test_a_kernel_outside_of_any_block_is_no_kernel_of_the_last() -> None:
+    graph = Graph()
+    with graph.block("only"):
+        graph.emit(op((), (tensor(1),)))
+    with pytest.raises(AssertionError):
+        graph.emit(op((), (tensor(1),)))

@@ -174,6 +174,8 @@ SENTENCES: dict[str, str] = {
     "Communication takes {share:.0%} of the time, most of it {longest}.": (
         "通信占 {share:.0%} 的时间，主要是 {longest}。"
     ),
+    "In {share:.0%} of the time pipeline stages wait for one another: tensor parallelism in place of stages leaves "
+    "fewer to wait for.": "{share:.0%} 的时间里流水线各级在互相等待：用张量并行代替流水线级，可以减少等待的对象。",
     "Attention takes {share:.0%} of the time and grows with the square of the tokens.": (
         "注意力占 {share:.0%} 的时间，并随 token 数的平方增长。"
     ),

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tensor_cast.deployment import flag_of
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.evaluation.flags import FlagValue
 from tensor_cast.evaluation.request import EvaluationRequest
 from tensor_cast.evaluation.summary import Shares, shares
+from tensor_cast.quantization import EIGHT_BIT_SCHEMES, eight_bit_schemes
 from tensor_cast.reporting.units import byte_size
 
 Level = Literal["bad", "note", "good"]
@@ -25,11 +27,10 @@ START_BOUND = 0.2
 IDLE_SHARE = 0.2
 VECTOR_SHARE = 0.3
 COMM_SHARE = 0.2
+WAIT_SHARE = 0.2
 ATTENTION_SHARE = 0.5
 FREE_MEMORY = 0.5
 SPARSITY = "0.5"
-
-_EIGHT_BIT = (("int8", "W8A8_DYNAMIC"), ("fp8", "FP8"))
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ SENTENCES = {
     "kernels or more work a step help.",
     "vector-share": "Vector kernels take {share:.0%} of the time and are not fused with their neighbours.",
     "comm-share": "Communication takes {share:.0%} of the time, most of it {longest}.",
+    "pipeline-wait": "In {share:.0%} of the time pipeline stages wait for one another: tensor parallelism in place of "
+    "stages leaves fewer to wait for.",
     "attention-share": "Attention takes {share:.0%} of the time and grows with the square of the tokens.",
     "cfg-forwards": "The two forwards of classifier-free guidance run one after the other on all {world} devices.",
     "free-memory": "{share:.0%} of the device's memory stays free: it has room for more sequences.",
@@ -104,14 +107,14 @@ class _Case:
         """8-bit linear layers, where none are quantised and the device has a rate."""
         if self.flag("--quantize-linear-action") != "DISABLED":
             return []
-        schemes = [scheme for dtype, scheme in _EIGHT_BIT if dtype in self.device.matrix_flops]
+        schemes = eight_bit_schemes(self.device.matrix_flops)
         return [Variant({"--quantize-linear-action": scheme}) for scheme in schemes[:1]]
 
     def eight_bit_attention(self) -> list[Variant]:
         """8-bit attention, where it is not quantised."""
         if self.flag("--quantize-attention-action") not in (None, "DISABLED"):
             return []
-        dtypes = [dtype for dtype in ("int8", "fp8") if dtype in self.device.matrix_flops]
+        dtypes = [dtype for dtype in EIGHT_BIT_SCHEMES if dtype in self.device.matrix_flops]
         return [Variant({"--quantize-attention-action": dtype.upper()}) for dtype in dtypes[:1]]
 
     def compiled(self) -> list[Variant]:
@@ -134,6 +137,9 @@ class _Case:
         return [Variant(changes)]
 
 
+_WAITING = ("Comm", "wait")
+"""Category and bound of what stages of a pipeline wait for one another, which is no collective."""
+
 _Rule = Callable[[_Case], "Iterator[Finding]"]
 
 
@@ -149,16 +155,12 @@ def _does_not_fit(case: _Case) -> Iterator[Finding]:
         return
     memory = case.document["memory"]
     remedies = [
-        Variant({_flag(name): value if isinstance(value, bool) else str(value) for name, value in change.items()})
+        Variant({flag_of(name): value if isinstance(value, bool) else str(value) for name, value in change.items()})
         for change in (remedy["changes"] for remedy in case.document.get("would_fit", ()))
     ]
     needed = memory["device_bytes"] - memory["available_bytes"]
     values = {"needed": byte_size(needed), "device": byte_size(memory["device_bytes"])}
     yield Finding("does-not-fit", "bad", values, tuple(remedies))
-
-
-def _flag(name: str) -> str:
-    return "--quantize-linear-action" if name == "quantize_linear" else f"--{name.replace('_', '-')}"
 
 
 def _weights_bound(case: _Case) -> Iterator[Finding]:
@@ -199,10 +201,11 @@ def _vector_share(case: _Case) -> Iterator[Finding]:
 
 
 def _comm_share(case: _Case) -> Iterator[Finding]:
-    share = case.shares.by_category["Comm"]
+    share = case.shares.by_category["Comm"] - case.shares.by_both.get(_WAITING, 0.0)
     if share < COMM_SHARE:
         return
-    longest = max((op for op in case.document["ops"] if op["category"] == "Comm"), key=lambda op: float(op["total_s"]))
+    collectives = (op for op in case.document["ops"] if op["category"] == "Comm" and op["bound"] != "wait")
+    longest = max(collectives, key=lambda op: float(op["total_s"]))
     variants = []
     parallel = case.document["deployment"]["parallel"]
     tp = int(parallel.get("tp", 1))
@@ -213,6 +216,16 @@ def _comm_share(case: _Case) -> Iterator[Finding]:
     yield Finding(
         "comm-share", "note", {"share": share, "longest": f"{longest['name']} ({longest['part']})"}, tuple(variants)
     )
+
+
+def _pipeline_wait(case: _Case) -> Iterator[Finding]:
+    share = case.shares.by_both.get(_WAITING, 0.0)
+    if share < WAIT_SHARE:
+        return
+    parallel = case.document["deployment"]["parallel"]
+    stages, tp = int(parallel["pp"]), int(parallel["tp"])
+    fewer = Variant({"--pp-size": str(stages // 2), "--tp-size": str(2 * tp)})
+    yield Finding("pipeline-wait", "note", {"share": share}, (fewer,) if stages % 2 == 0 else ())
 
 
 def _attention_share(case: _Case) -> Iterator[Finding]:
@@ -250,6 +263,7 @@ _RULES: tuple[_Rule, ...] = (
     _matrix_bound,
     _attention_share,
     _comm_share,
+    _pipeline_wait,
     _cfg_forwards,
     _start_bound,
     _idle,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensor_cast.ops import CATEGORIES
+from tensor_cast.ops import CATEGORIES, Category
 
 Shape = tuple[int, ...]
 
@@ -18,7 +18,7 @@ class KernelRow:
 
     name: str
     part: str
-    category: str
+    category: Category
     inputs: tuple[Shape, ...]
     outputs: tuple[Shape, ...]
     dtypes: tuple[str, ...]

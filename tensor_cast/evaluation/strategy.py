@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tensor_cast.deployment import flag_of
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.evaluation.flags import Flags
 from tensor_cast.evaluation.request import EvaluationRequest, Strategy
@@ -28,7 +29,7 @@ def recommended_text_flags(model: str, device: DeviceProfile, world: int, *, fam
     from tensor_cast.models import load_spec
 
     sizes = recommend_strategy(load_spec(model, family=family), device, world)
-    return {f"--{name.replace('_', '-')}": str(size) for name, size in sizes.items() if name != "world_size"}
+    return {flag_of(name): str(size) for name, size in sizes.items() if name != "world_size"}
 
 
 def recommended_generation_flags(world: int, *, use_cfg: bool) -> Flags:
@@ -45,7 +46,7 @@ def strategy_kind(flags: Flags) -> str:
         size = flags.get("--ulysses-size")
         parts += [f"Ulysses sequence parallelism {size}"] if size not in (None, "1") else []
     else:
-        given = {name: flags.get(f"--{name.replace('_', '-')}") for name in _NAMES}
+        given = {name: flags.get(flag_of(name)) for name in _NAMES}
         parts = [f"{_NAMES[name]} {size}" for name, size in given.items() if size not in (None, "1")]
     return " x ".join(parts) or "one device after another"
 

@@ -17,12 +17,15 @@ from tensor_cast.quantity import Quantity, ceil_div
 
 @dataclass(kw_only=True)
 class KernelWriter(ABC):
-    """Emits kernels into ``graph`` and makes each weight once; the part of a build that every kind of model shares."""
+    """Emits kernels into ``graph`` and makes each weight once; the part of a build that every kind of model shares.
+
+    ``quantized`` has the quantised form of activations that a kernel has written one of, by tensor and scheme.
+    """
 
     graph: Graph
     dtype: str
     _weights: dict[tuple[str, str], Tensor] = field(default_factory=dict)
-    _quantized: dict[tuple[Tensor, str], tuple[Tensor, ...]] = field(default_factory=dict)
+    quantized: dict[tuple[Tensor, str], tuple[Tensor, ...]] = field(default_factory=dict)
     _scope: str = ""
 
     @property
@@ -166,16 +169,28 @@ class Build(KernelWriter):
 
     def with_query_length(self, query_length: Quantity, cached_length: Quantity) -> Build:
         """The same build for other tokens a sequence; weights and graph stay shared."""
-        return replace(self, query_length=query_length, cached_length=cached_length)
+        other = replace(self, query_length=query_length, cached_length=cached_length)
+        other.schemes = self.schemes
+        return other
+
+    def of_another_model(self, dtype: str, *, query_length: Quantity, cached_length: Quantity) -> Build:
+        """A build of a model beside this one: the same graph, ranks and sequences, weights of its own."""
+        return replace(
+            self, dtype=dtype, query_length=query_length, cached_length=cached_length, _weights={}, quantized={}
+        )
 
 
-def shard(total: int, ranks: int, what: str, flag: str) -> int:
-    """``total`` split over ``ranks``.
+def shard(total: int, ranks: int, what: str, flag: str, *, instead: str = "") -> int:
+    """``total`` split over ``ranks``, which ``flag`` says; where other sizes do, ``instead`` is a flag that would help.
 
     Raises:
         ModelingError: it does not divide.
     """
     share, rest = divmod(total, ranks)
+    if rest and instead:
+        raise ModelingError(
+            f"{flag} {ranks}, which follows from the sizes given, does not divide the {total} {what}: give {instead}."
+        )
     if rest:
         raise ModelingError(f"{flag} {ranks} does not divide the {total} {what}.")
     return share

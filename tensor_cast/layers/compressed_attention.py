@@ -131,7 +131,11 @@ class CompressedAttention:
     indexer: EntryIndexer | None = None
 
     def cache(self, tp: int, dcp: int = 1) -> LayerCache:
-        """The window, the entries, and the indexer's entries; tokens that wait to be compressed are state."""
+        """The window, the entries, and the indexer's entries; tokens that wait to be compressed are state.
+
+        Raises:
+            ModelingError: ``dcp`` is over 1.
+        """
         if dcp > 1:
             raise ModelingError("--dcp-size shares out a whole KV cache; compressed attention keeps none: leave it 1.")
         parts, waiting = [], 0

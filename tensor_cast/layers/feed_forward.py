@@ -68,7 +68,8 @@ class FeedForward:
     def forward(self, build: Build, x: Tensor, scheme: LinearScheme) -> Tensor:
         """(tokens, hidden) -> residual rows of hidden, reduced over the ranks that share the block."""
         ranks = build.parallel.mlp_tp
-        width = shard(self.intermediate, ranks, "columns of the feed-forward block", "--mlp-tp-size or --tp-size")
+        flag = "--tp-size" if build.deployment.mlp_tp_size is None else "--mlp-tp-size"
+        width = shard(self.intermediate, ranks, "columns of the feed-forward block", flag)
         if ranks == build.tp:
             return self._down(build, self._up(build, x, width, scheme), width, scheme, reduce=True)
         return self._on_other_ranks(build, x, width, ranks, scheme)

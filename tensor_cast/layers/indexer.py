@@ -53,7 +53,10 @@ def score(
 @dataclass(frozen=True)
 class TokenIndexer:
     """DeepSeek sparse attention's indexer (DeepSeek-V3.2-Exp report, section 2.1): ``heads`` queries of ``dim`` from
-    the query latent, one key a token with a LayerNorm, a weight a head. Every tensor-parallel rank runs it whole.
+    the query latent, one key a token with a LayerNorm, a weight a head.
+
+    Every tensor-parallel rank runs it whole (``Indexer`` of vLLM and of SGLang: ``ReplicatedLinear``): all heads attend
+    to the same tokens, so that index heads shared out would need the scores of every cached token summed first.
     """
 
     hidden: int

@@ -23,7 +23,7 @@ def quantize(build: KernelWriter, x: Tensor, scheme: LinearScheme, part: str) ->
     if scheme.activation_dtype is None:
         return (x,)
     key = (x, scheme.name)
-    if key not in build._quantized:
+    if key not in build.quantized:
         outputs = quantized_outputs(build, x, scheme)
         build.elementwise(
             "dynamic_quant" if scheme.dynamic else "quantize",
@@ -32,8 +32,8 @@ def quantize(build: KernelWriter, x: Tensor, scheme: LinearScheme, part: str) ->
             outputs,
             flops_per_element=DYNAMIC_QUANT_FLOPS if scheme.dynamic else STATIC_QUANT_FLOPS,
         )
-        build._quantized[key] = outputs
-    return build._quantized[key]
+        build.quantized[key] = outputs
+    return build.quantized[key]
 
 
 def quantized_outputs(build: KernelWriter, x: Tensor, scheme: LinearScheme) -> tuple[Tensor, ...]:
@@ -50,7 +50,7 @@ def quantized_outputs(build: KernelWriter, x: Tensor, scheme: LinearScheme) -> t
 
 def remember_quantized(build: KernelWriter, x: Tensor, scheme: LinearScheme, quantized: tuple[Tensor, ...]) -> None:
     """Record that the kernel which wrote ``x`` has written its quantised form too."""
-    build._quantized[(x, scheme.name)] = quantized
+    build.quantized[(x, scheme.name)] = quantized
 
 
 def weights(build: KernelWriter, part: str, k: int, n: int, scheme: LinearScheme, *, bias: bool) -> tuple[Tensor, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tensor_cast.dtypes import dtype_bytes
-from tensor_cast.layers.build import Build, shard
+from tensor_cast.layers.build import Build, shard, shard_or_replicate
 from tensor_cast.layers.cache import LayerCache
 from tensor_cast.layers.linear import linear, row_parallel_linear
 from tensor_cast.layers.norm import RMS_NORM_FLOPS
@@ -264,7 +264,7 @@ class Mamba2:
 
     def _local(self, tp: int) -> tuple[int, int]:
         heads = shard(self.heads, tp, "Mamba heads", "--tp-size")
-        return heads, max(1, shard(self.groups, tp, "Mamba groups", "--tp-size") if self.groups >= tp else 1)
+        return heads, shard_or_replicate(self.groups, tp, "Mamba groups", "--tp-size")
 
     def cache(self, tp: int, dcp: int = 1) -> LayerCache:
         """State-space state and the convolution's last taps; nothing grows with the context."""

@@ -103,7 +103,11 @@ class MixtureOfExperts:
         return 2 if self.kind == "gated" else 1
 
     def forward(self, build: Build, x: Tensor) -> Tensor:
-        """Residual rows of hidden -> the same."""
+        """Residual rows of hidden -> the same.
+
+        Raises:
+            ModelingError: the sizes of experts do not nest with ``tp``, or do not divide the experts or their columns.
+        """
         plan, tp = build.parallel, build.tp
         if max(plan.moe_group, tp) % min(plan.moe_group, tp):
             raise ModelingError(
@@ -334,9 +338,12 @@ class MixtureOfExperts:
     def _experts(self, build: Build, x: tuple[Tensor, ...], rows: Quantity, tokens: Quantity) -> Tensor:
         """``rows`` permuted rows through this rank's experts, chosen by ``tokens`` tokens in all."""
         plan, scheme = build.parallel, build.schemes.experts
-        ranks = plan.ep - build.deployment.shared_expert_ranks
-        local = shard(self.experts, ranks, "routed experts", "--ep-size (less --shared-expert-ranks) of")
-        width = shard(self.intermediate, plan.moe_tp, "columns of an expert", "--moe-tp-size")
+        apart = build.deployment.shared_expert_ranks
+        ranks = plan.ep - apart
+        local = shard(
+            self.experts, ranks, "routed experts", "--ep-size less --shared-expert-ranks =" if apart else "--ep-size"
+        )
+        width = self._columns(build)
         active = expected_distinct(self.experts, self.experts_per_token, tokens) / ranks
         stored = local + (1 if build.deployment.enable_redundant_experts else 0)
         fuse_activation = build.compile and scheme.quantizes_activation and self.kind == "gated"
@@ -349,6 +356,13 @@ class MixtureOfExperts:
         else:
             activated = quantize(build, self._activate(build, joint[0], width, scheme), scheme, "moe.activation")
         return self._grouped(build, activated, rows, active, stored, (width, self.width), "moe.down", scheme)[0]
+
+    def _columns(self, build: Build) -> int:
+        """Columns of an expert on one rank."""
+        ranks, what = build.parallel.moe_tp, "columns of an expert"
+        if build.deployment.moe_tp_size is None:
+            return shard(self.intermediate, ranks, what, "A moe_tp of", instead="--ep-size")
+        return shard(self.intermediate, ranks, what, "--moe-tp-size")
 
     def _activate(self, build: Build, x: Tensor, width: int, scheme: LinearScheme) -> Tensor:
         if self.kind == "gated":

@@ -19,6 +19,11 @@ from tensor_cast.quantity import Quantity
 Rows = Literal["patches", "tokens"]
 
 
+def is_encoder(block: str) -> bool:
+    """Whether the block of this name is a vision encoder's."""
+    return block.startswith("vision.")
+
+
 @dataclass(frozen=True)
 class ImageGrid:
     """An image as the encoder sees it: ``tiles`` of ``rows`` x ``columns`` patches, each encoded on its own.
@@ -123,7 +128,7 @@ class VisionEncoder:
         ``build.query_length`` is ``positions`` of the grid.
         """
         graph = build.graph
-        with graph.block("vision.patches"), build.scope("vision.patches"):
+        with graph.block("vision.patches", place="first"), build.scope("vision.patches"):
             x = self._embed(build, build.queries * float(grid.tile_patches))
         full = range(self.depth) if self.full_layers is None or self.window is None else self.full_layers
         for name, window, count in (
@@ -131,9 +136,9 @@ class VisionEncoder:
             ("vision.layers", None, len(full)),
         ):
             if count:
-                with graph.block(name, count=count), build.scope(name):
+                with graph.block(name, count=count, place="first"), build.scope(name):
                     x = self._layer(build, x, grid, window)
-        with graph.block("vision.projector"), build.scope("vision.projector"):
+        with graph.block("vision.projector", place="first"), build.scope("vision.projector"):
             tokens = build.queries * grid.tile_tokens
             return tuple(self._project(build, x, tokens, chain) for chain in (self.projections, *self.deepstack))
 

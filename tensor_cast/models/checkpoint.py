@@ -13,7 +13,7 @@ from tensor_cast.errors import ModelingError
 from tensor_cast.layers.decoder_layer import DecoderLayer
 from tensor_cast.layers.schemes import UNQUANTIZED, ModuleSchemes
 from tensor_cast.models.config import Config
-from tensor_cast.quantization import LINEAR_SCHEMES, LinearScheme
+from tensor_cast.quantization import LINEAR_SCHEMES, Granularity, LinearScheme
 
 # Where checkpoints keep layer i: plain, under a wrapper, and in DeepSeek's own naming.
 LAYER_PREFIXES = (
@@ -23,6 +23,8 @@ LAYER_PREFIXES = (
     "backbone.layers.{}.",
     "layers.{}.",
 )
+# Where checkpoints keep their multi-token-prediction module: as the layer after the last, or apart (Qwen).
+DRAFT_PREFIXES = (*LAYER_PREFIXES, "mtp.layers.0.")
 HEAD_NAMES = ("lm_head", "language_model.lm_head", "head")
 
 
@@ -89,9 +91,17 @@ class CheckpointQuantization:
 
     def layer(self, index: int) -> ModuleSchemes:
         """Schemes of layer ``index``."""
+        return self._schemes(tuple(prefix.format(index) for prefix in LAYER_PREFIXES))
+
+    def drafting(self, layers: int) -> ModuleSchemes:
+        """Schemes of the multi-token-prediction module of a model of so many ``layers``."""
+        return self._schemes(tuple(prefix.format(layers) for prefix in DRAFT_PREFIXES))
+
+    def _schemes(self, prefixes: tuple[str, ...]) -> ModuleSchemes:
+        """Schemes of the modules that a checkpoint has under one of ``prefixes``."""
 
         def of(modules: tuple[str, ...]) -> LinearScheme:
-            return self.scheme(tuple(prefix.format(index) + name for prefix in LAYER_PREFIXES for name in modules))
+            return self.scheme(tuple(prefix + name for prefix in prefixes for name in modules))
 
         experts = of(self.names.experts)
         if self.experts is not None and experts.quantizes_weight:
@@ -234,50 +244,63 @@ def _compressed_tensors(config: Config) -> CheckpointQuantization:
     return CheckpointQuantization(", ".join(words), tuple(rules), _ignored(config, "ignore"))
 
 
+STORED = {(8, "int"): "int8", (4, "int"): "int4", (8, "float"): "fp8", (4, "float"): "fp4"}
+"""Formats by ``num_bits`` and ``type`` of compressed-tensors."""
+GRANULARITIES: dict[str, Granularity] = {
+    "tensor": "tensor",
+    "channel": "channel",
+    "group": "group",
+    "block": "block",
+    "tensor_group": "group",
+}
+"""Weights that share a scale, by ``strategy`` of compressed-tensors; ``tensor_group`` has one of the whole too."""
+
+
 def _group_scheme(group: Config, layout: str) -> LinearScheme:
     """One of compressed-tensors' groups as a scheme."""
     weights = group.child("weights")
-    bits, kind = weights.integer("num_bits"), weights.text("type", "int")
-    strategy = weights.text("strategy", "group" if weights.has("group_size") else "tensor")
-    size = weights.optional_integer("group_size") or 0
-    symmetric = weights.boolean("symmetric", True)
-    stored = {(8, "int"): "int8", (4, "int"): "int4", (8, "float"): "fp8", (4, "float"): "fp4"}.get((bits, kind))
+    stored = STORED.get((weights.integer("num_bits"), weights.text("type", "int")))
     if stored is None:
         weights.fail("num_bits", "4 or 8, with type int or float", error=UnknownFormatError)
-    dynamic, active = False, False
-    if group.has("input_activations"):
-        activations = group.child("input_activations")
-        active = True
-        # true, false, or "local": measured for each group.
-        activations.has("dynamic")
-        dynamic = bool(activations.values.get("dynamic"))
-    granularity = {"tensor": "tensor", "channel": "channel", "group": "group", "block": "block"}.get(strategy)
-    if strategy == "tensor_group":
-        granularity, dynamic = "group", True
-    if strategy == "block":
-        size = _block_size(weights, "block_structure")
-    if strategy == "group" and not size:
-        weights.fail("group_size", "the weights that share a scale")
-    if granularity is None:
-        weights.fail("strategy", "tensor, channel, group, tensor_group or block", error=UnknownFormatError)
+    strategy, size = _strategy(weights)
+    symmetric = weights.boolean("symmetric", True)
+    active = group.has("input_activations")
+    dynamic = strategy == "tensor_group" or (active and _is_dynamic(group.child("input_activations")))
     if stored == "fp4":
         if layout.startswith("mxfp4") or size == 32:
             return replace(LINEAR_SCHEMES["MXFP4"] if active else MXFP4_WEIGHT_ONLY, group_size=size or 32)
         return NVFP4 if active else NVFP4_WEIGHT_ONLY
-    compute = stored if active else None
     name = f"{stored.upper()} {strategy}" + (f" of {size}" if size else "") + ("" if active else ", weights only")
     return LinearScheme(
         name,
         stored,
         stored if active else None,
-        compute,
+        stored if active else None,
         dynamic=dynamic,
-        granularity=granularity,  # type: ignore[arg-type]
+        granularity=GRANULARITIES[strategy],
         group_size=size,
-        scale_dtype="bfloat16" if not active or granularity == "channel" else "float32",
+        scale_dtype="bfloat16" if not active or strategy == "channel" else "float32",
         zero_point_dtype=None if symmetric else stored,
         tensor_scales=1 if active and not dynamic else 0,
     )
+
+
+def _strategy(weights: Config) -> tuple[str, int]:
+    """Which weights share a scale, one of ``GRANULARITIES``, and how many a side; 0 where no size says."""
+    size = weights.optional_integer("group_size") or 0
+    strategy = weights.text("strategy", "group" if size else "tensor")
+    if strategy not in GRANULARITIES:
+        weights.fail("strategy", f"one of {', '.join(GRANULARITIES)}", error=UnknownFormatError)
+    if strategy == "block":
+        return strategy, _block_size(weights, "block_structure")
+    if GRANULARITIES[strategy] == "group" and not size:
+        weights.fail("group_size", "the weights that share a scale")
+    return strategy, size
+
+
+def _is_dynamic(activations: Config) -> bool:
+    """``true``, ``false``, or ``"local"``: measured for each group."""
+    return activations.has("dynamic") and bool(activations.values["dynamic"])
 
 
 def _modelopt(config: Config) -> CheckpointQuantization:

@@ -72,7 +72,7 @@ def build(
     )
     b.schemes = step_schemes(spec, deployment)
     idle = encode_images(spec, workload, b)
-    with b.graph.block("embedding"):
+    with b.graph.block("embedding", place="first"):
         x = residual = _embed(spec, b)
     for layer, indices in spec.layer_kinds.items():
         name = block_name(indices)
@@ -80,9 +80,8 @@ def build(
             x, residual = layer.forward(b, x, residual)
     add_deepstack(spec, workload, b, x)
     if parallel.pp > 1:
-        with b.graph.block("pipeline", count=parallel.pp - 1):
-            for tensor in (x, residual):
-                b.communicate("p2p", "pipeline", tensor, RankGroup(2, parallel.stage), tensor.shape)
+        with b.graph.block("pipeline", count=parallel.pp - 1, place="between"):
+            _hand_on(b, x, residual)
     with b.graph.block("head"), b.scope("head"):
         x = _final_norm(spec, b, x, residual, "final_norm")
         if b.sequence_parallel:
@@ -95,6 +94,19 @@ def build(
     blocks = (layer.feed_forward for layer in spec.layer_kinds)
     skew = max((expert_skew(b, block.experts) for block in blocks if isinstance(block, MixtureOfExperts)), default=1.0)
     return DecoderStep(b.graph, parallel, dtype, queries, micro_batches, idle, skew)
+
+
+def _hand_on(b: Build, *tensors: Tensor) -> None:
+    """To the next pipeline stage: each tensor-parallel rank sends its share, and the group there gathers the whole.
+
+    Source: ``GroupCoordinator.send_tensor_dict`` of vLLM and SGLang.
+    """
+    for whole in dict.fromkeys(tensors):
+        rows, width = whole.shape
+        share = whole if b.sequence_parallel else whole.view(rows, width / b.tp)
+        sent = b.communicate("p2p", "pipeline", share, RankGroup(2, b.parallel.stage), share.shape)
+        if not b.sequence_parallel:
+            b.communicate("all_gather", "pipeline", sent, b.tp_group, whole.shape)
 
 
 def block_name(indices: tuple[int, ...]) -> str:
@@ -110,13 +122,8 @@ def _draft_model(spec: ModelSpec, b: Build, drafts: int) -> None:
     if spec.draft is None:
         raise ModelingError(f"num_draft_tokens {drafts} needs a draft model beside {spec.name} (--draft-model).")
     draft = spec.draft
-    step = replace(
-        b,
-        dtype=b.deployment.dtype or draft.dtype,
-        query_length=1.0,
-        cached_length=b.cached_length + b.query_length,
-        _weights={},
-        _quantized={},
+    step = b.of_another_model(
+        b.deployment.dtype or draft.dtype, query_length=1.0, cached_length=b.cached_length + b.query_length
     )
     if b.deployment.uses_checkpoint and draft.checkpoint is not None:
         draft = draft.as_checkpoint()

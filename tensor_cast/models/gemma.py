@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tensor_cast.layers.attention import GroupedQueryAttention, QKNorm
 from tensor_cast.layers.decoder_layer import DecoderLayer, DualFeedForwardLayer
+from tensor_cast.layers.embedding import Vocabulary
 from tensor_cast.layers.feed_forward import FeedForward
 from tensor_cast.models import parts
 from tensor_cast.models.checkpoint import ModuleNames
@@ -41,7 +40,7 @@ def _gemma(
     )
 
 
-def _vocabulary(config: Config) -> Any:
+def _vocabulary(config: Config) -> Vocabulary:
     softcap = config.has("final_logit_softcapping")
     return parts.vocabulary(config, tied_default=True, scaled=True, softcap=softcap)
 

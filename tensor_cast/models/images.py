@@ -48,6 +48,9 @@ def encode_images(spec: ModelSpec, workload: TextWorkload, build: Build) -> tupl
 
     ``vision_tp_size`` ranks share each image, or tile of one; the TP group's other ranks take others, and an all-gather
     brings their tokens together, with what deepstack adds to them.
+
+    Raises:
+        ModelingError: ``vision_tp_size`` does not divide ``tp_size`` or the encoder.
     """
     if spec.vision is None:
         return ()
@@ -72,7 +75,7 @@ def encode_images(spec: ModelSpec, workload: TextWorkload, build: Build) -> tupl
     if not runs:
         return tuple(encoder.graph.blocks)
     if splits > 1:
-        with build.graph.block("vision.gather"):
+        with build.graph.block("vision.gather", place="first"):
             shapes = tuple((tensor.shape[0] * splits, tensor.shape[1]) for tensor in out)
             encoder.communicate_together("all_gather", "vision.gather", out, RankGroup(splits, shared), shapes)
     return ()
@@ -89,6 +92,6 @@ def add_deepstack(spec: ModelSpec, workload: TextWorkload, build: Build, x: Tens
     tokens = build.queries * np.minimum(workload.image_tokens or 0, build.query_length)
     rows = ceil_div(tokens, build.tp) if build.sequence_parallel else tokens
     count = min(len(spec.vision.deepstack), len(spec.layers))
-    with build.graph.block("deepstack", count=count):
+    with build.graph.block("deepstack", count=count, place="first"):
         hidden, feature, out = (Tensor((rows, spec.hidden), x.dtype) for _ in range(3))
         build.elementwise("add", "deepstack", (hidden, feature), (out,), flops_per_element=1.0)

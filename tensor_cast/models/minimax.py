@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensor_cast.layers.attention import QKNorm
 from tensor_cast.layers.decoder_layer import DecoderLayer
 from tensor_cast.layers.feed_forward import FeedForward
 from tensor_cast.layers.indexer import BlockIndexer
@@ -75,7 +76,7 @@ def minimax_m3(config: Config, name: str) -> ModelSpec:
     sparse.settled("sparse_disable_index_value", "sparse_score_type", "sparse_init_block")
     if sparse.integer("sparse_local_block", 1, minimum=0) != 1:
         sparse.fail("sparse_local_block", "1")
-    qk_norm = "head" if config.boolean("use_qk_norm", True) else "none"
+    qk_norm: QKNorm = "head" if config.boolean("use_qk_norm", True) else "none"
     hidden = config.integer("hidden_size")
     indexer = BlockIndexer(
         hidden=hidden,
@@ -85,8 +86,7 @@ def minimax_m3(config: Config, name: str) -> ModelSpec:
         top_k=sparse.integer("sparse_topk_blocks"),
     )
     full, blocks = (
-        parts.grouped_query_attention(config, qk_norm=qk_norm, indexer=choice)  # type: ignore[arg-type]
-        for choice in (None, indexer)
+        parts.grouped_query_attention(config, qk_norm=qk_norm, indexer=choice) for choice in (None, indexer)
     )
     moe = routed_experts(
         config,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tensor_cast.layers.attention import GroupedQueryAttention
 from tensor_cast.layers.decoder_layer import DecoderLayer
-from tensor_cast.layers.feed_forward import FeedForward
+from tensor_cast.layers.feed_forward import FeedForward, MLPKind
 from tensor_cast.layers.moe import MixtureOfExperts
 from tensor_cast.models import parts
 from tensor_cast.models.checkpoint import ModuleNames
@@ -15,7 +15,18 @@ from tensor_cast.models.spec import ModelSpec
 
 
 def routed_experts(
-    config: Config, experts: int, experts_per_token: int, intermediate: int, **options: object
+    config: Config,
+    experts: int,
+    experts_per_token: int,
+    intermediate: int,
+    *,
+    shared_intermediate: int = 0,
+    shared_gate: bool = False,
+    expert_bias: bool = False,
+    router_bias: bool = False,
+    router_scales: bool = False,
+    kind: MLPKind = "gated",
+    latent: int | None = None,
 ) -> MixtureOfExperts:
     """A mixture, refused when a token picks more experts than there are."""
     if experts_per_token > experts:
@@ -25,7 +36,13 @@ def routed_experts(
         experts=experts,
         experts_per_token=experts_per_token,
         intermediate=intermediate,
-        **options,  # type: ignore[arg-type]
+        shared_intermediate=shared_intermediate,
+        shared_gate=shared_gate,
+        expert_bias=expert_bias,
+        router_bias=router_bias,
+        router_scales=router_scales,
+        kind=kind,
+        latent=latent,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tensor_cast.deployment import Deployment
 from tensor_cast.layers.cache import LayerCache
+from tensor_cast.layers.vision import is_encoder
 from tensor_cast.models.decoder import build
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.ops import GroupedMatMul, MatMul, Tensor
@@ -82,7 +83,7 @@ def count_parameters(spec: ModelSpec) -> ParameterCount:
     seen: dict[Tensor, None] = {}
     step = build(spec, ONE_TOKEN, Deployment())
     for block in (*step.idle, *step.graph.blocks):
-        vision = block.name.startswith("vision")
+        vision = is_encoder(block.name)
         for node in block.nodes:
             for weight in node.op.inputs:
                 if weight.role != "weight" or weight in seen:
@@ -90,7 +91,7 @@ def count_parameters(spec: ModelSpec) -> ParameterCount:
                 seen[weight] = None
                 share = 1.0
                 if isinstance(node.op, GroupedMatMul):
-                    share = float(node.op.active_groups) / node.op.groups
+                    share = float(node.op.active_groups / node.op.groups)
                 name = weight.name if vision or block.name in ("embedding", "head") else f"{block.name}.{weight.name}"
                 shape = tuple(int(dimension) for dimension in weight.shape)
                 parts.append(PartCount(name, shape, block.weight_copies, share, vision))

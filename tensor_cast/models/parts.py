@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tensor_cast.dtypes import ACTIVATION_DTYPES, canonical_dtype
-from tensor_cast.layers.attention import GroupedQueryAttention, QKNorm
+from tensor_cast.layers.attention import GroupedQueryAttention, OutputGate, QKNorm
 from tensor_cast.layers.decoder_layer import DecoderLayer
 from tensor_cast.layers.embedding import Vocabulary
 from tensor_cast.layers.hyper_connection import HyperConnection
+from tensor_cast.layers.indexer import BlockIndexer, TokenIndexer
 from tensor_cast.layers.mla import LatentAttention
 from tensor_cast.layers.norm import NormKind
 from tensor_cast.models.checkpoint import ModuleNames, UnknownFormatError, checkpoint_quantization
@@ -29,7 +28,9 @@ def grouped_query_attention(
     window: int | None = None,
     chunk: int | None = None,
     sinks: bool = False,
-    **options: Any,
+    output_gate: OutputGate = "none",
+    v_head_dim: int | None = None,
+    indexer: BlockIndexer | None = None,
 ) -> GroupedQueryAttention:
     """Attention from the usual keys. ``head_dim`` is the config's own; absent, hidden over heads."""
     hidden = config.integer("hidden_size")
@@ -54,7 +55,9 @@ def grouped_query_attention(
         window=window,
         chunk=chunk,
         sinks=sinks,
-        **options,
+        output_gate=output_gate,
+        v_head_dim=v_head_dim,
+        indexer=indexer,
     )
 
 
@@ -70,7 +73,14 @@ def _rope_dim(config: Config, head_dim: int) -> int:
     return int(head_dim * factor) if rotary is None else min(rotary, head_dim)
 
 
-def latent_attention(config: Config, *, default_v_dim: int | None = None, **options: Any) -> LatentAttention:
+def latent_attention(
+    config: Config,
+    *,
+    default_v_dim: int | None = None,
+    rotary: bool = True,
+    top_k: int | None = None,
+    indexer: TokenIndexer | None = None,
+) -> LatentAttention:
     """Multi-head latent attention from DeepSeek's keys. A null ``q_lora_rank`` is a single query projection."""
     # num_key_value_heads equals the heads in every MLA config and decides nothing; nor does head_dim, which is derived.
     config.settled("num_key_value_heads", "head_dim", "qk_head_dim")
@@ -83,17 +93,28 @@ def latent_attention(config: Config, *, default_v_dim: int | None = None, **opti
         rope_dim=config.integer("qk_rope_head_dim"),
         v_dim=config.integer("v_head_dim") if default_v_dim is None else config.integer("v_head_dim", default_v_dim),
         bias=config.boolean("attention_bias", False),
-        **options,
+        rotary=rotary,
+        top_k=top_k,
+        indexer=indexer,
     )
 
 
-def vocabulary(config: Config, *, tied_default: bool = False, **options: Any) -> Vocabulary:
+def vocabulary(
+    config: Config,
+    *,
+    tied_default: bool = False,
+    scaled: bool = False,
+    softcap: bool = False,
+    head_bias: bool = False,
+) -> Vocabulary:
     """Embedding and head; ``tied_default`` is the reference class's own default."""
     return Vocabulary(
         size=config.integer("vocab_size"),
         hidden=config.integer("hidden_size"),
         tied=config.boolean("tie_word_embeddings", tied_default),
-        **options,
+        scaled=scaled,
+        softcap=softcap,
+        head_bias=head_bias,
     )
 
 

@@ -89,7 +89,7 @@ class ModelSpec:
         return replace(self, layers=self.layers[:count])
 
     def as_checkpoint(self) -> ModelSpec:
-        """The same model with each layer quantised as its checkpoint is.
+        """The same model with each layer, drafting ones too, quantised as its checkpoint is.
 
         Raises:
             ModelingError: the config has no ``quantization_config``, or one of a format that is not known.
@@ -101,4 +101,7 @@ class ModelSpec:
                 "--quantize-linear-action CHECKPOINT needs a quantization_config, which the config of "
                 f"{self.name} has not: name a scheme, or DISABLED."
             )
-        return replace(self, layers=self.checkpoint.quantized(self.layers))
+        drafting = self.mtp_layer
+        if drafting is not None:
+            drafting = replace(drafting, schemes=self.checkpoint.drafting(len(self.layers)))
+        return replace(self, layers=self.checkpoint.quantized(self.layers), mtp_layer=drafting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensor_cast.layers.norm import NormKind
 from tensor_cast.layers.vision import Projection, VisionEncoder
 from tensor_cast.models.config import Config
 from tensor_cast.models.image_rules import CanvasTiles, FixedSize, ImageRule, NaViTResize, PooledBudget, SmartResize
@@ -45,11 +46,11 @@ def qwen2_vl(config: Config, text_hidden: int) -> Described:
     return encoder, SmartResize(config.integer("patch_size", 14), merge, *QWEN2_VL_PIXELS)
 
 
-def _merger(hidden: int, merge: int, out: int, norm: str, part: str = "merger") -> tuple[Projection, ...]:
+def _merger(hidden: int, merge: int, out: int, norm: NormKind, part: str = "merger") -> tuple[Projection, ...]:
     """Norm of each patch, ``merge`` x ``merge`` of them joined, two layers with a GELU between."""
     joined = hidden * merge**2
     return (
-        Projection(f"{part}_up", joined, joined, activation=True, norm=norm, norm_width=hidden),  # type: ignore[arg-type]
+        Projection(f"{part}_up", joined, joined, activation=True, norm=norm, norm_width=hidden),
         Projection(f"{part}_down", joined, out),
     )
 

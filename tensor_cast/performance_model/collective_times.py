@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +20,11 @@ from tensor_cast.performance_model.collective_measurements import (
 )
 from tensor_cast.performance_model.collectives import collective_time, levels_of_group
 from tensor_cast.performance_model.profiling_database.communication import COMMUNICATION_FILES
-from tensor_cast.performance_model.profiling_database.paths import DATA_DIRECTORY, communication_directories
+from tensor_cast.performance_model.profiling_database.paths import DATA_DIRECTORY, communication_directories, newest
 from tensor_cast.performance_model.profiling_database.table import read_failure
 from tensor_cast.performance_model.roofline import KernelTime
+from tensor_cast.performance_model.timing import ANALYTIC, EXTRAPOLATED, INTERPOLATED, MEASURED, Codes, Timing
 from tensor_cast.quantity import Quantity
-
-MEASURED, INTERPOLATED, FITTED, ANALYTIC = COLLECTIVE_SOURCES = ("measured", "interpolated", "fitted", "analytic")
-"""Where a collective's time comes from, the most trustworthy first. A sweep may have several, joined by `` + ``."""
 
 MAPPING_FILE = "op_mapping.yaml"
 REFERENCE_KEY = "communication_data_ref"
@@ -42,14 +39,14 @@ class CollectiveTimes:
         self._rows: dict[CollectiveKind, dict[int, TierRows]] = {}
         self._fits: dict[tuple[CollectiveKind, int], CollectiveFit | None] = {}
 
-    def time(self, op: Collective) -> tuple[KernelTime, str]:
-        """Time of one collective and its source, one or several of ``COLLECTIVE_SOURCES``.
+    def time(self, op: Collective) -> Timing:
+        """Time of one collective, and where each point of it comes from.
 
         Measurements are of the same kind, group size and tier (the farthest links that the group crosses). At a
         measured size the time is the measured one. Between two sizes the fit gives the curve, scaled by what the
         measurements at both ends are over it, interpolated over log(bytes). Outside them the fit continues from the
-        nearest measurement, and a group size that was not measured gets the fit alone. A kind or tier without any
-        measurement is timed by ``collective_time``.
+        nearest measurement, and a group size that was not measured gets the fit alone: both are extrapolated. A kind or
+        tier without any measurement is timed by ``collective_time``.
 
         Raises:
             ModelingError: the group does not fit in the device's interconnect, or a file cannot be read.
@@ -58,14 +55,14 @@ class CollectiveTimes:
         tier = group_tier(self.device.interconnect.shape, op.group_size, op.stride)
         fit = self.fit(op.kind, tier) if op.group_size > 1 else None
         if fit is None:
-            return collective_time(op, self.device), ANALYTIC
+            return Timing(collective_time(op, self.device), np.full(np.shape(op.message_bytes), ANALYTIC))
         size = np.asarray(file_bytes(op.kind, op.message_bytes, op.group_size), dtype=np.float64)
         measured = self.rows(op.kind)[tier].of_group(op.group_size)
         seconds = fitted_seconds(fit, measured, size, op.group_size)
         fixed = np.minimum(fit.latency(size, op.group_size), seconds)
         if np.ndim(op.message_bytes) == 0:
             seconds, fixed = float(seconds), float(fixed)
-        return KernelTime(0.0, 0.0, 0.0, seconds - fixed, fixed), _source(measured, size)
+        return Timing(KernelTime(0.0, 0.0, 0.0, seconds - fixed, fixed), _codes(measured, size))
 
     def rows(self, kind: CollectiveKind) -> dict[int, TierRows]:
         """What was measured of a kind, by tier.
@@ -179,12 +176,7 @@ def has_collectives(directory: Path) -> bool:
 def _newest(folder: Path) -> Path | None:
     if has_collectives(folder):
         return folder
-    versions = [path for path in folder.glob("*") if has_collectives(path)]
-    return max(versions, key=_version, default=None)
-
-
-def _version(path: Path) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", path.name)]
+    return newest(path for path in folder.glob("*") if has_collectives(path))
 
 
 def _referred(database: Path) -> Path | None:
@@ -209,14 +201,11 @@ def _referred(database: Path) -> Path | None:
     )
 
 
-def _source(measured: TierRows, message_bytes: FloatArray) -> str:
-    if not len(measured):
-        return FITTED
-    exact = np.isin(message_bytes, measured.message_bytes)
-    between = (message_bytes >= measured.message_bytes[0]) & (message_bytes <= measured.message_bytes[-1])
-    found = (
-        (MEASURED, exact.any()),
-        (INTERPOLATED, (between & ~exact).any()),
-        (FITTED, (~between).any()),
-    )
-    return " + ".join(source for source, is_there in found if is_there)
+def _codes(measured: TierRows, message_bytes: FloatArray) -> Codes:
+    """Where the time of each size comes from."""
+    codes = np.full(message_bytes.shape, EXTRAPOLATED)
+    if len(measured):
+        sizes = measured.message_bytes
+        codes[(message_bytes >= sizes[0]) & (message_bytes <= sizes[-1])] = INTERPOLATED
+        codes[np.isin(message_bytes, sizes)] = MEASURED
+    return codes

@@ -12,18 +12,17 @@ from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.errors import ModelingError
 from tensor_cast.ops import Collective, Op
 from tensor_cast.performance_model.analytic import analytic_time
-from tensor_cast.performance_model.collective_measurements import file_bytes, group_tier
-from tensor_cast.performance_model.collective_times import CollectiveTimes, collective_source
+from tensor_cast.performance_model.collective_times import collective_source
 from tensor_cast.performance_model.profiling_database.communication import COMMUNICATION_FILES
 from tensor_cast.performance_model.profiling_database.coverage import REPLAYED_KERNELS
 from tensor_cast.performance_model.profiling_database.interpolation import FloatArray
 from tensor_cast.performance_model.profiling_database.kernel_table import forms
 from tensor_cast.performance_model.profiling_database.kernels import Form
 from tensor_cast.performance_model.profiling_database.lookup import LaunchTime, Lookup, expected_errors
-from tensor_cast.performance_model.profiling_database.paths import DATA_DIRECTORY
+from tensor_cast.performance_model.profiling_database.paths import DATA_DIRECTORY, newest
 from tensor_cast.performance_model.profiling_database.store import Database
 from tensor_cast.performance_model.roofline import KernelTime
-from tensor_cast.performance_model.timing import ANALYTIC, EXTRAPOLATED, INTERPOLATED, MEASURED, Codes, Timing
+from tensor_cast.performance_model.timing import ANALYTIC, MEASURED, Codes, Timing
 
 
 def packaged_database(device: str) -> Path:
@@ -32,14 +31,15 @@ def packaged_database(device: str) -> Path:
     Raises:
         ModelingError: there is none.
     """
-    directories = sorted((DATA_DIRECTORY / device / "vllm_ascend").glob("*/"))
-    if not directories:
+    folder = DATA_DIRECTORY / device / "vllm_ascend"
+    directory = newest(path for path in folder.glob("*") if path.is_dir())
+    if directory is None:
         known = sorted(path.parents[1].name for path in DATA_DIRECTORY.glob("*/vllm_ascend/*/"))
         raise ModelingError(
             f"No measured times of {device} come with the package (they do for {', '.join(dict.fromkeys(known))}): "
             "give a database of your own, or use the analytic model."
         )
-    return directories[-1]
+    return directory
 
 
 class EmpiricalTimer:
@@ -78,26 +78,12 @@ class EmpiricalTimer:
         analytic = analytic_time(op, self.device)
         if self._collectives is None:
             return Timing(analytic, kernel_types=files)
-        codes = _collective_codes(op, self._collectives)
+        known = self._collectives.time(op)
+        codes = np.asarray(known.codes)
         if not self._interpolate:
             codes = np.where(codes == MEASURED, MEASURED, ANALYTIC)
-        measured, _ = self._collectives.time(op)
-        seconds = np.where(codes == ANALYTIC, analytic.total_s, measured.total_s)
+        seconds = np.where(codes == ANALYTIC, analytic.total_s, known.time.total_s)
         return Timing(_scaled(analytic, seconds), codes, expected_errors(codes), files)
-
-
-def _collective_codes(op: Collective, times: CollectiveTimes) -> Codes:
-    size = np.asarray(file_bytes(op.kind, op.message_bytes, op.group_size), dtype=np.float64)
-    tier = group_tier(times.device.interconnect.shape, op.group_size, op.stride)
-    if op.group_size == 1 or times.fit(op.kind, tier) is None:
-        return np.full(size.shape, ANALYTIC)
-    measured = times.rows(op.kind)[tier].of_group(op.group_size).message_bytes
-    if not measured.size:
-        return np.full(size.shape, EXTRAPOLATED)
-    codes = np.full(size.shape, EXTRAPOLATED)
-    codes[(size >= measured[0]) & (size <= measured[-1])] = INTERPOLATED
-    codes[np.isin(size, measured)] = MEASURED
-    return codes
 
 
 def _in_sequence(parts: Sequence[LaunchTime]) -> LaunchTime:

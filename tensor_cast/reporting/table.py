@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensor_cast.devices.profile import DeviceProfile
+from tensor_cast.quantity import Quantity
 from tensor_cast.reporting.kernel_tables import kernel_sections
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
 from tensor_cast.reporting.units import byte_size, count, duration, error_band, plural
@@ -205,8 +206,8 @@ def memory(estimate: MemoryEstimate) -> Table:
     rows = [(name, size) for name, size in parts.items() if name != "state" or float(size) > 0.0]
     encoder = float(estimate.encoder_weights_bytes)
 
-    def cells(name: str, size: object) -> tuple[str, ...]:
-        value = float(size)  # type: ignore[arg-type]
+    def cells(name: str, size: Quantity) -> tuple[str, ...]:
+        value = float(size)
         return (name, f"{value / GB:,.3f}", f"{value / GIB:,.3f}", f"{value / estimate.device_bytes:.1%}")
 
     return Table(

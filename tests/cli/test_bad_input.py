@@ -99,7 +99,10 @@ def config(tmp_path: Path) -> Any:
         (("--quantize-attention-action", "FP8"), f"{A2} has no fp8 matrix rate"),
         (("--world-size", "4096", "--tp-size", "8"), "--world-size 4096 is more than the 1024 devices"),
         (("--world-size", "3", "--tp-size", "3"), "--tp-size 3 does not divide the 8 attention heads"),
-        (("--world-size", "8", "--tp-size", "4", "--dp-size", "4"), "tp 4 x dp 4 x pp 1 = 16, but --world-size is 8"),
+        (
+            ("--world-size", "8", "--tp-size", "4", "--dp-size", "4"),
+            "--tp-size 4 x --dp-size 4 = 16 is not --world-size 8",
+        ),
         (("--num-hidden-layers-override", "9"), "--num-hidden-layers-override 9 is not between 1 and 4"),
         (("--model-family", "nonsense"), "Unknown model family 'nonsense': one of "),
         (("--device-file", "/nowhere.yaml"), "Cannot read the device file /nowhere.yaml"),

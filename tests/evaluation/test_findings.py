@@ -103,6 +103,17 @@ def test_communication_is_told_of_smaller_groups() -> None:
     assert _changes(found) == [{"--tp-size": "2", "--dp-size": "2"}]
 
 
+def test_a_pipelines_wait_is_no_communication() -> None:
+    parallel = {"world": 8, "tp": 2, "dp": 1, "pp": 4}
+    document = _document(
+        ("Comm", "wait", 20.0), ("Comm", "comm", 19.0), ("Vector", "vector", 61.0), deployment={"parallel": parallel}
+    )
+    found = _rules(document)
+    assert "comm-share" not in found
+    assert found["pipeline-wait"].values == {"share": 0.2}
+    assert _changes(found["pipeline-wait"]) == [{"--pp-size": "2", "--tp-size": "4"}]
+
+
 def test_what_does_not_fit_comes_first_with_its_remedies() -> None:
     document = _document(
         ("MatMul", "memory", 1.0),

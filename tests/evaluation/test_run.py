@@ -136,7 +136,14 @@ def test_a_second_run_does_not_touch_the_first(tmp_path: Path) -> None:
 
 def test_an_interrupted_evaluation_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "cli.main", *TEXT, "--iterations", "500", "--output-dir", str(tmp_path)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        # A shell's background job ignores interrupts, and so would what it starts: the test would never end.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         assert process.stderr is not None
         # The second iteration has begun, so the first one's log is there.
         next(line for line in process.stderr if line.startswith("iteration 2"))

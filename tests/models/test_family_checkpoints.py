@@ -7,13 +7,18 @@ import time
 import pytest
 
 from tensor_cast.deployment import Deployment
+from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.errors import ModelingError
 from tensor_cast.layers.schemes import UNQUANTIZED
+from tensor_cast.memory import text_memory
 from tensor_cast.models import load_spec
 from tensor_cast.models.checkpoint import MODELOPT_SCHEMES, CheckpointQuantization, Rule
+from tensor_cast.models.decoder import build
 from tensor_cast.models.facts import model_facts
 from tensor_cast.models.families import read_spec
 from tensor_cast.models.spec import ModelSpec
+from tensor_cast.workload import TextWorkload
+from tests.small_models import latent
 
 CHECKPOINT = Deployment(quantize_linear="CHECKPOINT")
 # One layer: hidden 256, two heads of 128, MLP 512, vocabulary 1,000. Linear layers have 4 x 256 x 256 + 3 x 256 x 512
@@ -187,6 +192,13 @@ def test_an_unknown_format_matters_only_to_who_asks_for_it(config: dict[str, obj
         ),
         (
             {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"all": {"weights": {"num_bits": 8, "strategy": "tensor_group"}}},
+            },
+            "group_size is None, expected the weights that share a scale",
+        ),
+        (
+            {
                 "quant_method": "modelopt",
                 "quant_algo": "MIXED_PRECISION",
                 "quantized_layers": {"a": {"quant_algo": {}}},
@@ -226,3 +238,32 @@ def test_a_thousand_names_that_stay_unquantised_cost_no_time() -> None:
     spec.as_checkpoint()
     # Comparing each of 2,000 names with each of 40 of a layer takes seconds.
     assert time.perf_counter() - started < 0.5
+
+
+def test_a_drafting_module_is_quantised_as_the_layer_after_the_last() -> None:
+    fp8 = {"quant_method": "fp8", "weight_block_size": [32, 32]}
+
+    def bytes_of(layers: int, drafts: int, **quantization: object) -> float:
+        spec = latent(num_hidden_layers=layers, quantization_config={**fp8, **quantization})
+        workload = TextWorkload(num_queries=1, query_length=3, context_length=9, decode=True, num_mtp_tokens=drafts)
+        step = build(spec, workload, CHECKPOINT)
+        memory = text_memory(spec, step, workload, CHECKPOINT, DeviceProfile.all_device_profiles["TEST_DEVICE"])
+        return float(memory.weights_bytes)
+
+    plain = bytes_of(4, 0)
+    layer = bytes_of(5, 0) - plain
+    # Beside its layer: three norms of 1,024 and the projection of twice 1,024, which no engine quantises.
+    around = 2 * (3 * 1024 + 2 * 1024 * 1024)
+    assert bytes_of(4, 2) - plain == layer + around
+    # Left out by name, it stays as wide as the model's dtype.
+    for pattern in ("model.layers.4*", "mtp.layers.0*"):
+        wide = bytes_of(4, 2, modules_to_not_convert=[pattern]) - plain
+        assert wide > 1.9 * (layer + around) - around
+
+
+def test_every_draft_uses_the_checkpoints_output_head() -> None:
+    spec = load_spec("nvidia/Qwen3.6-27B-NVFP4")
+    workload = TextWorkload(num_queries=1, query_length=3, context_length=9, decode=True, num_mtp_tokens=2)
+    nodes = build(spec, workload, CHECKPOINT).graph.nodes()
+    heads = {block.name: node.op.name for block, node in nodes if node.op.part.endswith("lm_head")}
+    assert heads == dict.fromkeys(("head", "mtp.first", "mtp.next"), "weight_quant_matmul")

@@ -33,9 +33,9 @@ def write(directory: Path, *rows: str, name: str = "hcom_allGather_.csv", header
 def test_a_measured_size_has_the_measured_time(tmp_path: Path) -> None:
     # 1000 bytes of each of 4 ranks are 4000 of the whole tensor.
     times = CollectiveTimes(A3, write(tmp_path, "1000,4,DT_BF16,1,20,0", "100000,4,DT_BF16,1,40,0"))
-    time, source = times.time(collective("all_gather", 4000.0, 4))
-    assert source == "measured"
-    assert time.total_s == pytest.approx(20e-6)
+    timing = times.time(collective("all_gather", 4000.0, 4))
+    assert timing.source == "measured"
+    assert timing.time.total_s == pytest.approx(20e-6)
 
 
 def everywhere(groups: list[int], tier: int) -> list[str]:
@@ -46,25 +46,25 @@ def everywhere(groups: list[int], tier: int) -> list[str]:
 def test_between_sizes_on_the_fits_curve_the_curve_is_the_answer(tmp_path: Path) -> None:
     # 4e6 bytes of each of 2 ranks take 10 us and 40 us.
     times = CollectiveTimes(A3, write(tmp_path, *everywhere([2], 2)))
-    time, source = times.time(collective("all_gather", 8e6, 2))
-    assert source == "interpolated"
-    assert time.total_s == pytest.approx(50e-6)
-    assert time.fixed_s == pytest.approx(10e-6)
+    timing = times.time(collective("all_gather", 8e6, 2))
+    assert timing.source == "interpolated"
+    assert timing.time.total_s == pytest.approx(50e-6)
+    assert timing.time.fixed_s == pytest.approx(10e-6)
 
 
 def test_beyond_them_the_fit_goes_on(tmp_path: Path) -> None:
     times = CollectiveTimes(A3, write(tmp_path, *everywhere([2], 2)))
-    time, source = times.time(collective("all_gather", np.array([200.0, 2e9]), 2))
-    assert source == "fitted"
-    assert time.total_s == pytest.approx([10.001e-6, 10010e-6])
+    timing = times.time(collective("all_gather", np.array([200.0, 2e9]), 2))
+    assert timing.source == "extrapolated"
+    assert timing.time.total_s == pytest.approx([10.001e-6, 10010e-6])
 
 
 def test_a_group_that_was_not_measured_has_the_fit_alone(tmp_path: Path) -> None:
     # 1e6 bytes to each of 3 others: 10 us and 30 us.
     times = CollectiveTimes(A3, write(tmp_path, *everywhere([8, 16], 1)))
-    time, source = times.time(collective("all_gather", 4e6, 4))
-    assert source == "fitted"
-    assert time.total_s == pytest.approx(40e-6)
+    timing = times.time(collective("all_gather", 4e6, 4))
+    assert timing.source == "extrapolated"
+    assert timing.time.total_s == pytest.approx(40e-6)
 
 
 def test_far_below_what_was_measured_the_links_keep_the_time_in_proportion(tmp_path: Path) -> None:
@@ -72,19 +72,19 @@ def test_far_below_what_was_measured_the_links_keep_the_time_in_proportion(tmp_p
     rows = (f"{size},16,DT_BF16,1,{70 + size * 15 / 2e5},0" for size in (10**6, 10**7, 10**8))
     times = CollectiveTimes(A3, write(tmp_path, *rows))
     op = collective("all_gather", 16e3, 16)
-    time, _ = times.time(op)
+    time = times.time(op).time
     assert time.total_s < 1.5 * collective_time(op, A3).total_s
 
 
 def test_a_sweep_is_priced_at_once_and_says_all_its_sources(tmp_path: Path) -> None:
     times = CollectiveTimes(A3, write(tmp_path, "1000,2,DT_BF16,2,20,0", "100000,2,DT_BF16,2,40,0"))
     sweep = np.array([[200.0, 2000.0], [20000.0, 200000.0]])
-    time, source = times.time(collective("all_gather", sweep, 2))
-    assert source == "measured + interpolated + fitted"
-    assert np.shape(time.total_s) == (2, 2)
+    timing = times.time(collective("all_gather", sweep, 2))
+    assert timing.source == "measured + interpolated + extrapolated"
+    assert np.shape(timing.time.total_s) == (2, 2)
     for index, size in np.ndenumerate(sweep):
-        alone, _ = times.time(collective("all_gather", float(size), 2))
-        assert time.total_s[index] == pytest.approx(alone.total_s)
+        alone = times.time(collective("all_gather", float(size), 2)).time
+        assert timing.time.total_s[index] == pytest.approx(alone.total_s)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_without_measurements_of_kind_or_tier_it_is_analytic(
 ) -> None:
     times = CollectiveTimes(A3, write(tmp_path, "1000,2,DT_BF16,2,20,0", "100000,2,DT_BF16,2,40,0"))
     op = collective(kind, 1e6, group, stride)  # type: ignore[arg-type]
-    time, source = times.time(op)
-    assert source == "analytic"
-    assert time == collective_time(op, A3)
+    timing = times.time(op)
+    assert timing.source == "analytic"
+    assert timing.time == collective_time(op, A3)
 
 
 def test_a_group_that_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -113,16 +113,16 @@ def test_a_group_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 )
 def test_packaged_times_are_positive_and_near_the_measured_in_range(kind: str, group: int, sizes: list[float]) -> None:
     assert PACKAGED is not None
-    time, source = PACKAGED.time(collective(kind, np.array(sizes), group))  # type: ignore[arg-type]
-    assert (np.asarray(time.total_s) > 0.0).all()
-    assert (np.asarray(time.fixed_s) >= 0.0).all()
-    assert (np.asarray(time.comm_s) >= 0.0).all()
-    assert set(source.split(" + ")) <= {"measured", "interpolated", "fitted", "analytic"}
+    timing = PACKAGED.time(collective(kind, np.array(sizes), group))  # type: ignore[arg-type]
+    assert (np.asarray(timing.time.total_s) > 0.0).all()
+    assert (np.asarray(timing.time.fixed_s) >= 0.0).all()
+    assert (np.asarray(timing.time.comm_s) >= 0.0).all()
+    assert set(timing.source.split(" + ")) <= {"measured", "interpolated", "extrapolated", "analytic"}
 
 
 def test_the_newest_of_repeated_rows_counts_and_invalid_ones_do_not(tmp_path: Path) -> None:
     rows = ["1000,2,DT_BF16,2,20,0", "1000,2,DT_BF16,2,30,0", "1000,2,DT_BF16,2,-1,0", "50000,2,DT_BF16,2,60,0"]
-    time, _ = CollectiveTimes(A3, write(tmp_path, *rows)).time(collective("all_gather", 2000.0, 2))
+    time = CollectiveTimes(A3, write(tmp_path, *rows)).time(collective("all_gather", 2000.0, 2)).time
     assert time.total_s == pytest.approx(30e-6)
 
 

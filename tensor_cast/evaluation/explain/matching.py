@@ -95,7 +95,8 @@ def match_kernels(step: MeasuredStep, predicted: Iterable[KernelRow]) -> list[Ke
         measured.add(1.0 / step.repeats, seconds, kernel.type, _text(kernel.inputs, kernel.outputs))
     for row in predicted:
         known, category = family(row.name)
-        category = row.category if row.category in ("Comm", "FlashAttention") else category  # type: ignore[assignment]
+        if row.category in ("Comm", "FlashAttention"):
+            category = row.category
         key = (known, category, _size_key(known, category, row.inputs, row.outputs))
         _, other = sides.setdefault(key, (_Side(), _Side()))
         other.add(row.count, row.total_s, f"{row.name} ({row.part})", _text(row.inputs, row.outputs))

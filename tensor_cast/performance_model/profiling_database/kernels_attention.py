@@ -121,10 +121,10 @@ def _attention(
         batch=c["b"],
         query_length=c["q"],
         kv_length=c["kv"],
-        heads=c["h"],  # type: ignore[arg-type]  # rows of several head counts are timed at once
-        kv_heads=kv_heads,  # type: ignore[arg-type]
-        qk_dim=qk,  # type: ignore[arg-type]
-        v_dim=v,  # type: ignore[arg-type]
+        heads=c["h"],
+        kv_heads=kv_heads,
+        qk_dim=qk,
+        v_dim=v,
         pairs=_pairs(c),
         cache_bytes=cache.bytes,
         decode=decode,

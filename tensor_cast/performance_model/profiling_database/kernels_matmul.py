@@ -89,7 +89,7 @@ def grouped_product(
         m=c["m"],
         k=c["k"],
         n=n,
-        groups=groups,  # type: ignore[arg-type]  # rows of several group counts are timed at once
+        groups=groups,
         active_groups=groups * (1.0 - np.power(missed, c["m"])),
         matrix_dtype=dtype,
     )

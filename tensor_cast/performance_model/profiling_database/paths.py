@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from tensor_cast.errors import ModelingError
@@ -77,6 +78,11 @@ def database_directory(
         f"vllm{_bare(vllm, 'vllm').removeprefix('v')}_torch{_bare(torch, 'torch').split('+')[0]}"
         f"_cann{_bare(cann, 'cann')}"
     )
+
+
+def newest(directories: Iterable[Path]) -> Path | None:
+    """The directory whose name has the highest version numbers, 0.15 being above 0.9; ``None`` of none."""
+    return max(directories, key=lambda path: [int(number) for number in re.findall(r"\d+", path.name)], default=None)
 
 
 def communication_directories(database: Path) -> list[Path]:

@@ -7,7 +7,7 @@ tensor or an absent optional one; only the dtype beside it tells (``DT_UNDEFINED
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -90,11 +90,6 @@ def quoted_shapes(text: str) -> str:
     """Shape text with the literal quotes that database files carry."""
     bare = text.strip()
     return bare if len(bare) >= 2 and bare[0] == bare[-1] == '"' else f'"{bare.strip(chr(34))}"'
-
-
-def render_shapes(shapes: Iterable[Iterable[int]]) -> str:
-    """Shape text of tensors, literal quotes included: ``[(4096,), ()]`` gives ``"4096;"``."""
-    return '"' + ";".join(",".join(str(size) for size in shape) for shape in shapes) + '"'
 
 
 def parse_shapes(text: str) -> tuple[tuple[int, ...], ...]:

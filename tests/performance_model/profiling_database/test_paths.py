@@ -11,6 +11,7 @@ from tensor_cast.performance_model.profiling_database import paths
 from tensor_cast.performance_model.profiling_database.paths import (
     communication_directories,
     database_directory,
+    newest,
     version_text,
 )
 
@@ -82,3 +83,9 @@ def test_collectives_lie_beside_the_kernels(tmp_path: Path) -> None:
     exact.mkdir()
     assert communication_directories(database) == [exact, short]
     assert communication_directories(tmp_path / "mine") == []
+
+
+def test_the_newest_has_the_highest_numbers_and_not_the_last_letters() -> None:
+    names = ("vllm0.9.2_torch2.5.1_cann8.1", "vllm0.15.0_torch2.9.0_cann8.5", "vllm0.15.0_torch2.7.1_cann8.5")
+    assert newest(map(Path, names)) == Path("vllm0.15.0_torch2.9.0_cann8.5")
+    assert newest([]) is None
