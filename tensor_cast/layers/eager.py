@@ -34,7 +34,7 @@ def rms_norm(b: KernelWriter, x: Tensor, weight: Tensor, part: str) -> Tensor:
 
 def rotate(b: KernelWriter, x: Tensor, part: str) -> Tensor:
     """apply_rotary_emb: x cos + (-x_odd, x_even) sin, all but the exchange in float32."""
-    half = b.activation(x.shape[0], x.shape[1] / 2.0)
+    half = x.view(x.shape[0], x.shape[1] / 2.0)
     b.elementwise("neg", part, (half,), (b.activation(*half.shape),), flops_per_element=1.0)
     turned = pointwise(b, "stack", part, (x,), b.dtype, flops=0.0)
     first, second = (
@@ -44,8 +44,7 @@ def rotate(b: KernelWriter, x: Tensor, part: str) -> Tensor:
 
 
 def normalize(b: KernelWriter, x: Tensor, gamma: Tensor, part: str) -> Tensor:
-    """Wan's RMS_norm over channels: the norm of a position, quotient by it, products with the root of the width and
-    ``gamma``."""
+    """Wan's RMS_norm over channels: quotient by a position's norm, products with the width's root and ``gamma``."""
     norms = b.activation(x.shape[0], 1)
     b.elementwise("norm", part, (x,), (norms,), flops_per_element=2.0)
     scaled = pointwise(b, "mul", part, (pointwise(b, "div", part, (x, norms), b.dtype),), b.dtype)

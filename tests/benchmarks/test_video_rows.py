@@ -12,6 +12,7 @@ from benchmarks.measured_kernels import is_fitted
 from benchmarks.video_accuracy import compare, page
 from benchmarks.video_rows import APART, DEVICES, MODELS, Request, priced, requests
 from tensor_cast.devices import get_device
+from tensor_cast.models.catalog import catalog_ids
 from tensor_cast.models.diffusion.wan import WanDenoiser
 
 COLUMNS = ("device", "num_devices", "model", "parallelism", "framework", "metric", "value")
@@ -118,7 +119,6 @@ def test_an_estimate_of_the_vae_alone(tmp_path: Path) -> None:
     assert seconds == float(estimate.stage_times_s["vae"]) < 0.1 * float(estimate.total_time_s)
 
 
-def test_every_name_is_known() -> None:
-    for profile in DEVICES.values():
-        get_device(profile)
-    assert len(MODELS) == len({name for name in MODELS})
+def test_every_profile_and_model_exists() -> None:
+    assert [get_device(profile).name for profile in DEVICES.values()] == list(DEVICES.values())
+    assert {model for model, _ in MODELS.values()} <= set(catalog_ids())
