@@ -58,11 +58,6 @@ FITS = (
         (Unknown("attention_prefill_full", "matrix_efficiency"),),
         lambda row: True,
     ),
-    Fit(
-        ("ATLAS_800_A3_752T_128G_DIE",),
-        (Unknown("attention_prefill_full", "matrix_efficiency"),),
-        lambda row: True,
-    ),
 )
 
 

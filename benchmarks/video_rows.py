@@ -24,7 +24,7 @@ from tensor_cast.video_simulator import simulate_video
 from tensor_cast.video_workload import VideoWorkload
 
 DEVICES = {
-    "Atlas A3": "ATLAS_800_A3_752T_128G_DIE",
+    "Atlas A3": "ATLAS_800_A3_560T_128G_DIE",
     "Atlas 800I A2": "ATLAS_800_A2_313T_64G",
     "NVIDIA A100/A800": "A100_SXM_80GB",
     "NVIDIA H100": "H100_SXM_80GB",
@@ -36,9 +36,8 @@ DEVICES = {
 """Published names of devices and the profile that stands for each; ``ASSUMPTIONS`` says where that is a guess."""
 
 ASSUMPTIONS = (
-    "Atlas A3: the page does not name the die; other tables of its repository have the 910C, so a die of the 752T "
-    "module, whose efficiency of attention without a mask comes from the fitted rows. A die of the 560T module would "
-    "have to reach 65% of its peak there.",
+    "Atlas A3: the page names neither die nor rate; priced as a die of the 560T module, on which attention then is as "
+    "fast for its vector units as on both Atlas A2. A die of the 752T module would be 23% too fast.",
     "Atlas 800I A2 (64 GB): the page does not name the NPU; priced as the 313T one.",
     "H800/H100: priced as H800. A100/A800: priced as A100.",
     "Wan: 512 text tokens (its code pads to that), guidance in every step, 50 steps for 2.1 and TI2V-5B, 40 for A14B. "
