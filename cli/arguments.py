@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -149,12 +150,17 @@ def add_format_arguments(group: argparse._ArgumentGroup, *, attention: str, dtyp
     add_dtype_argument(group, default=dtype)
 
 
+def activation_dtype() -> Callable[[str], str]:
+    """The type of a flag that takes a format of hidden states."""
+    return choice((*ACTIVATION_DTYPES, *(alias for alias, name in ALIASES.items() if name in ACTIVATION_DTYPES)))
+
+
 def add_dtype_argument(group: argparse._ArgumentGroup | argparse.ArgumentParser, *, default: str | None = None) -> None:
     """Format of what is not quantised: ``default``, or the model's own."""
     otherwise = default or "the model's"
     group.add_argument(
         "--dtype",
-        type=choice((*ACTIVATION_DTYPES, *(alias for alias, name in ALIASES.items() if name in ACTIVATION_DTYPES))),
+        type=activation_dtype(),
         default=default,
         metavar="DTYPE",
         help=f"hidden states and unquantised weights: {', '.join(ACTIVATION_DTYPES)} (default: {otherwise})",

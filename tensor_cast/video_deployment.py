@@ -8,7 +8,7 @@ from tensor_cast.dtypes import ACTIVATION_DTYPES, canonical_dtype
 from tensor_cast.errors import ModelingError, did_you_mean
 from tensor_cast.quantization import LinearScheme, attention_dtype, linear_scheme
 
-ATTENTION_BACKENDS = ("flash_attention", "block_sparse_attention")
+ATTENTION_BACKENDS = ("flash_attention", "flash_attention_2", "block_sparse_attention")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +55,12 @@ class VideoDeployment:
         quantize_linear: scheme of the linear layers of transformer blocks, by name (``LINEAR_SCHEMES``). Embeddings,
             modulation, the output layer, text encoders and the VAE keep ``dtype``.
         quantize_attention: ``DISABLED``, ``INT8`` or ``FP8``: both products of attention.
-        attention_backend: ``flash_attention``, or ``block_sparse_attention``, which skips the share
-            ``attention_sparsity`` of blocks of ``attention_block_size`` keys in self-attention.
+        attention_backend: ``flash_attention``, the device's best; ``flash_attention_2``, which newer devices run slower
+            than what was made for them; or ``block_sparse_attention``, which skips the share ``attention_sparsity`` of
+            blocks of ``attention_block_size`` keys in self-attention.
         dit_cache: reuse of blocks between steps.
         dtype: format of hidden states and of unquantised weights.
+        vae_dtype: format of the VAE; by default ``dtype``.
         compile: fuse kernels as a serving engine's graph mode does.
         offload_inactive_expert: of two denoisers keep only the running one on the device.
         vae_tiling: decode in overlapping tiles where the pipeline usually does (HunyuanVideo, CogVideoX), which costs
@@ -76,6 +78,7 @@ class VideoDeployment:
     attention_sparsity: float = 0.0
     dit_cache: DitCache | None = None
     dtype: str = "bfloat16"
+    vae_dtype: str | None = None
     compile: bool = False
     offload_inactive_expert: bool = False
     vae_tiling: bool = True
@@ -101,15 +104,28 @@ class VideoDeployment:
                 f"attention_sparsity {self.attention_sparsity:g} is given, but only the attention backend "
                 "block_sparse_attention skips blocks."
             )
-        name = canonical_dtype(self.dtype)
-        if name not in ACTIVATION_DTYPES:
-            raise ModelingError(f"dtype {self.dtype!r} is not one of hidden states: {', '.join(ACTIVATION_DTYPES)}.")
-        object.__setattr__(self, "dtype", name)
+        for field in ("dtype", "vae_dtype"):
+            given = getattr(self, field)
+            name = canonical_dtype(self.dtype if given is None else given)
+            if name not in ACTIVATION_DTYPES:
+                raise ModelingError(f"{field} {given!r} is not one of hidden states: {', '.join(ACTIVATION_DTYPES)}.")
+            if given is not None:
+                object.__setattr__(self, field, name)
 
     @property
     def sparse(self) -> bool:
         """Whether self-attention may skip blocks."""
         return self.attention_backend == "block_sparse_attention"
+
+    @property
+    def dense_attention(self) -> str:
+        """Kernel of attention that skips nothing."""
+        return "flash_attention" if self.sparse else self.attention_backend
+
+    @property
+    def autoencoder_dtype(self) -> str:
+        """Format of the VAE."""
+        return self.vae_dtype or self.dtype
 
     @property
     def block_scheme(self) -> LinearScheme:

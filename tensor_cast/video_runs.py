@@ -14,11 +14,12 @@ from tensor_cast.models.diffusion.counts import denoiser_graph, matrix_flops, va
 from tensor_cast.models.diffusion.denoiser import CacheMode, Denoiser, Latent
 from tensor_cast.models.diffusion.pipeline import Pipeline
 from tensor_cast.models.diffusion.schedule import ForwardKind, forward_kinds, high_noise_steps
-from tensor_cast.models.diffusion.vae import Vae
+from tensor_cast.models.diffusion.vae import Pass, Vae
 from tensor_cast.ops import Op, total_bytes
 from tensor_cast.performance_model.timing import Timer
 from tensor_cast.pricing import collectives, price
 from tensor_cast.quantity import Quantity
+from tensor_cast.timed_kernels import KernelEstimate, TimedKernels
 from tensor_cast.video_deployment import VideoDeployment, VideoParallelism
 from tensor_cast.video_estimate import Run, Stage
 from tensor_cast.video_workload import VideoWorkload
@@ -30,10 +31,11 @@ GUIDANCE_FLOPS = 3.0
 
 @dataclass(frozen=True)
 class Pricer:
-    """What times kernels: a performance model of a device."""
+    """What times kernels: a performance model of a device. ``eager``: the host launches them one by one."""
 
     device: DeviceProfile
     timer: Timer
+    eager: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,14 +172,21 @@ def _passes(
 ) -> list[Run]:
     tiling = vae.tiling if deployment.vae_tiling else None
     runs = []
-    for one in vae.passes(latent) if tiling is None else tiling.passes(latent):
+    tiles = [Pass(latent, 1.0, first=True)] if tiling is None else tiling.passes(latent)
+    for one in (replace(run, count=run.count * tile.count) for tile in tiles for run in vae.passes(tile.latent)):
         if not np.any(np.greater(one.count, 0.0)):
             continue
         graph = vae_graph(
-            vae, one, decode=decode, batch=workload.batch_size, dtype=deployment.dtype, fused=deployment.compile
+            vae,
+            one,
+            decode=decode,
+            batch=workload.batch_size,
+            dtype=deployment.autoencoder_dtype,
+            fused=deployment.compile,
         )
         name = f"vae.{'decode' if decode else 'encode'}"
-        name = f"{name} (tile)" if tiling is not None else name if one.first else f"{name} (next frames)"
+        what = ["tile"] * (tiling is not None) + ["next frames"] * (not one.first)
+        name = f"{name} ({', '.join(what)})" if what else name
         runs.append(_run("vae", name, graph, one.count * count, pricer))
     return runs
 
@@ -185,7 +194,7 @@ def _passes(
 def _run(stage: Stage, name: str, graph: Graph, repeats: Quantity, pricer: Pricer) -> Run:
     kernels = [
         replace(kernel, block=f"{name}: {kernel.block}", op=replace(kernel.op, part=_reported_part(stage, kernel.op)))
-        for kernel in price(graph, pricer.device, pricer.timer)
+        for kernel in _launched(price(graph, pricer.device, pricer.timer), pricer)
     ]
     return Run(
         kernels=tuple(kernels),
@@ -197,6 +206,16 @@ def _run(stage: Stage, name: str, graph: Graph, repeats: Quantity, pricer: Price
         matrix_flops=matrix_flops(graph),
         weight_bytes=weight_bytes(graph),
     )
+
+
+def _launched(kernels: list[KernelEstimate], pricer: Pricer) -> list[KernelEstimate]:
+    """``kernels`` with the time that the device waits for the host, where that launches slower than they run."""
+    if not pricer.eager:
+        return kernels
+    launches: Quantity = sum((kernel.count for kernel in kernels), start=0.0)
+    waiting = launches * pricer.device.host_launch_s - TimedKernels(tuple(kernels)).total_time_s
+    gap = np.maximum(waiting, 0.0) / launches
+    return [replace(kernel, gap_s=kernel.gap_s + gap) for kernel in kernels]
 
 
 def _reported_part(stage: Stage, op: Op) -> str:

@@ -67,7 +67,8 @@ def simulate_video(
     parallel = deployment.parallelism(use_cfg=workload.use_cfg, heads=pipeline.denoiser.heads)
     pipeline.check_ulysses(parallel.ulysses)
     _check_cache(pipeline, deployment)
-    pricer = Pricer(profile, performance_timer(profile, performance_model, database, interpolate=interpolate))
+    timer = performance_timer(profile, performance_model, database, interpolate=interpolate)
+    pricer = Pricer(profile, timer, eager=not deployment.compile)
     runs: list[Run] = []
     if "text" in chosen:
         runs += text_runs(pipeline, workload, deployment, pricer)
@@ -128,11 +129,11 @@ def _memory(
     device: DeviceProfile,
 ) -> VideoMemory:
     """Components of the priced stages stay on the device, but for a denoiser that is offloaded while it waits."""
-    plain = dtype_bytes(deployment.dtype)
     parts = []
     for name, count in parameters.items():
         denoises = name in denoising.weights
         stage = "denoise" if denoises else "vae" if name == "vae" else "text"
+        plain = dtype_bytes(deployment.autoencoder_dtype if stage == "vae" else deployment.dtype)
         size = denoising.weights[name] if denoises else count * plain
         waits = deployment.offload_inactive_expert and denoises and name != next(iter(denoising.weights))
         parts.append(ComponentMemory(name, size, resident=stage in stages and not waits))

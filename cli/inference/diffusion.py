@@ -151,6 +151,7 @@ def _deployment(arguments: argparse.Namespace, pipeline: Pipeline) -> VideoDeplo
         attention_backend=arguments.attention_backend,
         dit_cache=_cache(arguments, pipeline),
         dtype=arguments.dtype,
+        vae_dtype=arguments.vae_dtype,
         compile=arguments.compile,
         offload_inactive_expert=arguments.offload_inactive_expert,
         vae_tiling=not arguments.no_vae_tiling,

@@ -98,6 +98,9 @@ def _add_quantization_arguments(parser: CommandParser) -> None:
         help=f"linear layers of transformer blocks: {shared.LINEAR_CHOICES}",
     )
     shared.add_format_arguments(group, attention="both products of attention", dtype="bfloat16")
+    group.add_argument(
+        "--vae-dtype", type=shared.activation_dtype(), metavar="DTYPE", help="format of the VAE (default: --dtype)"
+    )
 
 
 def _add_parallel_arguments(parser: CommandParser) -> None:

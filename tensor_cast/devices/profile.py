@@ -113,8 +113,9 @@ class DeviceProfile:
     that a rule derived starts with ``assumed``.
 
     ``kernels`` has the cost of every kernel class, and of a class in one matrix dtype (``matmul_fp8``), of attention
-    without a causal mask (``attention_prefill_full``) or with a recurrent state (``attention_prefill_state``,
-    ``attention_decode_state``) where that differs. Between a kernel and the next of a graph the
+    without a causal mask (``attention_prefill_full``; ``attention_prefill_fa2`` by FlashAttention-2 where newer kernels
+    are faster) or with a recurrent state (``attention_prefill_state``, ``attention_decode_state``), and of convolutions
+    (``matmul_conv``) where that differs. Between a kernel and the next of a graph the
     device idles for ``launch_gap_s``; in eager mode the host needs ``host_launch_s`` for each launch.
     """
 

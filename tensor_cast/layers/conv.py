@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tensor_cast.layers import eager
 from tensor_cast.layers.build import KernelWriter
 from tensor_cast.layers.dit import SILU_FLOPS, UNQUANTIZED
 from tensor_cast.layers.linear import linear
@@ -68,8 +69,15 @@ def conv(
 ) -> Grid:
     """Convolution with bias, to ``channels``: a product of (positions, kernel x in) by (kernel x in, channels).
 
-    It keeps the size (padded), or makes ``frames`` frames, or divides height and width by ``shrink``.
+    It keeps the size (padded), or makes ``frames`` frames, or divides height and width by ``shrink``. Along time it
+    pads on one side only, which is a copy beforehand.
     """
+    if kernel[0] > 1:
+        padded = grid(b, x.channels, x.frames + kernel[0] - 1.0, x.height, x.width)
+        b.elementwise("pad", part, (x.tensor,), (padded.tensor,), flops_per_element=0.0)
+        source = padded.tensor
+    else:
+        source = x.tensor
     out = grid(b, channels, x.frames if frames is None else frames, x.height / shrink, x.width / shrink)
     k = kernel[0] * kernel[1] * kernel[2] * x.channels
     weight, bias = b.weight(f"{part}.weight", (k, channels)), b.weight(f"{part}.bias", (channels,))
@@ -77,7 +85,7 @@ def conv(
         MatMul(
             name="conv3d" if kernel[0] > 1 else "conv2d",
             part=part,
-            inputs=(x.tensor, weight, bias),
+            inputs=(source, weight, bias),
             outputs=(out.tensor,),
             m=out.tensor.shape[0],
             k=k,
@@ -104,9 +112,13 @@ def norm_weights(b: ComponentBuild, channels: int, kind: Norm, part: str) -> tup
 
 
 def norm(b: ComponentBuild, x: Grid, kind: Norm, part: str, *, silu: bool = True) -> Grid:
-    """Norm over channels, with SiLU after it: one kernel compiled, two in eager mode."""
+    """Norm over channels, with SiLU after it: one kernel compiled, kernels of their own in eager mode."""
+    weights = norm_weights(b, x.channels, kind, part)
+    if kind == "rms" and not b.compile:
+        normed = x.like(eager.normalize(b, x.tensor, weights[0], part))
+        return apply_silu(b, normed, part) if silu else normed
     out = b.activation(*x.tensor.shape)
-    inputs = (x.tensor, *norm_weights(b, x.channels, kind, part))
+    inputs = (x.tensor, *weights)
     name = f"{kind}_norm"
     if silu and b.compile:
         b.elementwise(f"{name}_silu", part, inputs, (out,), flops_per_element=NORM_FLOPS[kind] + SILU_FLOPS)

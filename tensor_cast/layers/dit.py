@@ -6,9 +6,12 @@ Structure after the model classes of diffusers, the reference implementation of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tensor_cast.layers.build import KernelWriter
+from tensor_cast.layers.eager import cast, pointwise
 from tensor_cast.layers.linear import (
     DYNAMIC_QUANT_FLOPS,
     STATIC_QUANT_FLOPS,
@@ -75,13 +78,26 @@ class DenoiserBuild(KernelWriter):
         """A new activation of ``tokens`` a sample."""
         return self.activation(self.batch * tokens, width)
 
+    @contextmanager
+    def computing_in(self, dtype: str) -> Iterator[None]:
+        """Kernels inside compute in ``dtype``, as under autocast."""
+        outer, self.dtype = self.dtype, dtype
+        try:
+            yield
+        finally:
+            self.dtype = outer
 
-def layer_norm(b: KernelWriter, x: Tensor, part: str, *, affine: bool = False) -> Tensor:
-    """LayerNorm of rows; ``affine`` with learned weight and bias."""
-    width = int(x.shape[-1])
-    out = b.activation(*x.shape)
-    b.elementwise("layer_norm", part, (x, *_affine(b, part, width, affine)), (out,), flops_per_element=LAYER_NORM_FLOPS)
-    return out
+
+def layer_norm(b: KernelWriter, x: Tensor, part: str, *, affine: bool = False, float32: bool = False) -> Tensor:
+    """LayerNorm of rows; ``affine`` with learned weight and bias.
+
+    ``float32``: in eager mode on a float32 copy of ``x``, the result cast back (FP32LayerNorm).
+    """
+    weights = _affine(b, part, int(x.shape[-1]), affine)
+    upcast = float32 and not b.compile
+    x = cast(b, x, "float32", part) if upcast else x
+    out = pointwise(b, "layer_norm", part, (x, *weights), x.dtype, flops=LAYER_NORM_FLOPS)
+    return cast(b, out, b.dtype, part) if upcast else out
 
 
 def _affine(b: KernelWriter, part: str, width: int, affine: bool) -> tuple[Tensor, ...]:
@@ -91,17 +107,25 @@ def _affine(b: KernelWriter, part: str, width: int, affine: bool) -> tuple[Tenso
 
 
 def modulated_norm(
-    b: DenoiserBuild, x: Tensor, shift: Tensor, scale: Tensor, part: str, *, affine: bool = False
+    b: DenoiserBuild,
+    x: Tensor,
+    shift: Tensor,
+    scale: Tensor,
+    part: str,
+    *,
+    affine: bool = False,
+    float32: bool = False,
 ) -> Tensor:
     """LayerNorm(x) (1 + scale) + shift.
 
-    Compiled, this is one kernel, which writes the quantised form where the linear layers after it are quantised.
+    Compiled, this is one kernel, which writes the quantised form where the linear layers after it are quantised. In
+    eager mode norm, product and sum are kernels of their own, with ``float32`` between a copy to it and one back.
     """
     if not b.compile:
+        x = cast(b, x, "float32", part) if float32 else x
         normed = layer_norm(b, x, part, affine=affine)
-        out = b.activation(*x.shape)
-        b.elementwise("modulate", part, (normed, shift, scale), (out,), flops_per_element=MODULATE_FLOPS)
-        return out
+        scaled = pointwise(b, "mul", part, (normed, scale), x.dtype)
+        return cast(b, pointwise(b, "add", part, (scaled, shift), x.dtype), b.dtype, part)
     inputs = (x, shift, scale, *_affine(b, part, int(x.shape[-1]), affine))
     out = b.activation(*x.shape)
     flops = LAYER_NORM_FLOPS + MODULATE_FLOPS
@@ -125,12 +149,12 @@ def add(b: KernelWriter, x: Tensor, y: Tensor, part: str) -> Tensor:
     return out
 
 
-def gated_add(b: KernelWriter, x: Tensor, y: Tensor, gate: Tensor, part: str) -> Tensor:
-    """x + gate y: one kernel compiled, a product and a sum in eager mode."""
+def gated_add(b: KernelWriter, x: Tensor, y: Tensor, gate: Tensor, part: str, *, float32: bool = False) -> Tensor:
+    """x + gate y: one kernel compiled; a product and a sum in eager mode, with ``float32`` in that dtype."""
     if not b.compile:
-        gated = b.activation(*y.shape)
-        b.elementwise("mul", part, (y, gate), (gated,), flops_per_element=1.0)
-        return add(b, x, gated, part)
+        dtype = "float32" if float32 else b.dtype
+        gated = pointwise(b, "mul", part, (y, gate), dtype)
+        return cast(b, pointwise(b, "add", part, (cast(b, x, dtype, part), gated), dtype), b.dtype, part)
     out = b.activation(*x.shape)
     b.elementwise("gate_add", part, (x, y, gate), (out,), flops_per_element=2.0)
     return out
@@ -175,7 +199,7 @@ def table_modulation(b: KernelWriter, embedding: Tensor, part: str, *, width: in
     """``count`` vectors of ``width`` a row: the shared projection of time plus the block's own table (adaLN-single)."""
     rows = embedding.shape[0]
     table = b.weight(f"{part}.scale_shift_table", (count, width))
-    joint = b.activation(rows, count * width)
+    joint = b.activation(rows, count * width, dtype=embedding.dtype)
     b.elementwise("add", part, (embedding, table), (joint,), flops_per_element=1.0, elements=joint.elements)
     return [joint.view(rows, width) for _ in range(count)]
 

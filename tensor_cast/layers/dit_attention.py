@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from tensor_cast.deployment import RankGroup
+from tensor_cast.layers import eager
 from tensor_cast.layers.dit import DenoiserBuild, Tokens
 from tensor_cast.layers.linear import DYNAMIC_QUANT_FLOPS, linear
 from tensor_cast.ops import Attention, Tensor
@@ -68,24 +69,16 @@ class Projection:
         """Norm of queries or keys."""
         if self.qk_norm == "none":
             return x
-        out = b.activation(*x.shape)
+        weights = self._norm_weight(b, part, name)
+        where = f"{part}.{name}_norm"
+        if not b.compile and self.qk_norm != "head_layer":
+            return eager.rms_norm(b, x, weights[0], where)
         kernel = "layer_norm" if self.qk_norm == "head_layer" else "rms_norm"
-        b.elementwise(
-            kernel,
-            f"{part}.{name}_norm",
-            (x, *self._norm_weight(b, part, name)),
-            (out,),
-            flops_per_element=QK_NORM_FLOPS[self.qk_norm],
-        )
-        return out
+        return eager.pointwise(b, kernel, where, (x, *weights), b.dtype, flops=QK_NORM_FLOPS[self.qk_norm])
 
     def rotate(self, b: DenoiserBuild, x: Tensor, part: str) -> Tensor:
-        """Rotary embedding of queries or keys."""
-        if not self.rope:
-            return x
-        out = b.activation(*x.shape)
-        b.elementwise("rope", f"{part}.rope", (x,), (out,), flops_per_element=ROPE_FLOPS)
-        return out
+        """Rotary embedding of queries or keys in eager mode."""
+        return eager.rotate(b, x, f"{part}.rope") if self.rope else x
 
     def _norm_weights(self, b: DenoiserBuild, part: str) -> tuple[Tensor, ...]:
         return self._norm_weight(b, part, "q") + self._norm_weight(b, part, "k")
@@ -124,13 +117,20 @@ def self_attention(
     total: Quantity = sum((tokens.padded for tokens in streams), start=0.0)
     group = RankGroup(b.ranks)
     share = heads // b.ranks
-    q, k, v = (
-        b.communicate("all_to_all", f"{part}.before", x, group, (b.batch * total, share * head_dim)) for x in (q, k, v)
-    )
+    q, k, v = (_exchange(b, x, f"{part}.before", group, (b.batch * total, share * head_dim)) for x in (q, k, v))
     out = attend(
         b, q, k, v, query_tokens=total, key_tokens=total, heads=share, head_dim=head_dim, part=part, self_=True
     )
-    return b.communicate("all_to_all", f"{part}.after", out, group, (b.batch * local, heads * head_dim))
+    return _exchange(b, out, f"{part}.after", group, (b.batch * local, heads * head_dim))
+
+
+def _exchange(b: DenoiserBuild, x: Tensor, part: str, group: RankGroup, shape: tuple[Quantity, Quantity]) -> Tensor:
+    """An all-to-all of tokens and heads. What goes to one rank is laid out together before, and in order after it."""
+    if group.size == 1:
+        return x
+    packed = eager.pointwise(b, "transpose", part, (x,), x.dtype, flops=0.0)
+    received = b.communicate("all_to_all", part, packed, group, shape)
+    return eager.pointwise(b, "transpose", part, (received,), x.dtype, flops=0.0)
 
 
 def attend(
@@ -153,7 +153,7 @@ def attend(
     out = b.activation(b.batch * query_tokens, heads * head_dim)
     b.emit(
         Attention(
-            name="block_sparse_attention" if sparse else "flash_attention",
+            name="block_sparse_attention" if sparse else b.deployment.dense_attention,
             part=f"{part}.core",
             inputs=tuple(operand for x in (q, k, v) for operand in _quantized(b, x, heads, part)),
             outputs=(out,),

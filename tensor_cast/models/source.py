@@ -141,12 +141,17 @@ def _with_modelopt_quantisation(config: dict[str, Any], locate: Callable[[str], 
 def _pipeline(
     index_file: Path, locate: Callable[[str], Path | None]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The ``model_index.json`` and the configs of the components that it names and that have one."""
+    """The ``model_index.json`` and the configs of the components that it names and that have one.
+
+    The scheduler's is among them where a boundary between two denoisers is named, whose steps it shares out.
+    """
     index = read_config_file(index_file)
     components = {}
     for name, component in index.items():
         if _has_weights(name, component) and (file := locate(f"{name}/config.json")) is not None:
             components[name] = read_config_file(file)
+    if index.get("boundary_ratio") is not None and (file := locate("scheduler/scheduler_config.json")) is not None:
+        components["scheduler"] = read_config_file(file)
     return index, components
 
 

@@ -13,6 +13,8 @@ from tensor_cast.ops import Attention, GroupedMatMul, MatMul, Op, StateAttention
 from tensor_cast.performance_model.tiles import attention_time, matmul_time
 from tensor_cast.quantity import Quantity
 
+CONVOLUTIONS = ("conv2d", "conv3d")
+"""Products that gather their first operand from a grid, in kernels of their own."""
 BOUNDS = ("matrix", "vector", "memory", "comm", "fixed", "wait")
 """What a kernel's time is bound by; the order is the code in ``KernelTime.bound``."""
 
@@ -91,7 +93,10 @@ def _variants(op: Op) -> tuple[str, ...]:
     if isinstance(op, StateAttention):
         return ("state",)
     if isinstance(op, Attention) and op.diffusion:
-        return (op.matrix_dtype, "full")
+        older = ("fa2",) if op.name == "flash_attention_2" else ()
+        return (op.matrix_dtype, *older, "full")
+    if isinstance(op, MatMul) and op.name in CONVOLUTIONS:
+        return (op.matrix_dtype, "conv")
     if isinstance(op, MatMul | GroupedMatMul):
         weights = {t.dtype for t in op.inputs if t.role == "weight" and len(t.shape) > 1} - {op.matrix_dtype}
         return (*(f"{op.matrix_dtype}_{dtype}" for dtype in sorted(weights)), op.matrix_dtype)

@@ -107,6 +107,8 @@ def _parallel(estimate: VideoEstimate) -> str:
 
 def _attention(estimate: VideoEstimate) -> str:
     deployment = estimate.deployment
+    if deployment.attention_backend == "flash_attention_2":
+        return "FlashAttention-2"
     if not deployment.sparse:
         return ""
     return (

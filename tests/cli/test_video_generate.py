@@ -59,7 +59,7 @@ def test_every_section_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, *REQUEST, *SPREAD)
     titles = [line.split(":")[0] for line in text.splitlines() if line and not line.startswith(" ")]
     assert titles == [
-        "Configuration", "Kernels", "Categories", "Collectives", "Stages", "Time", "Memory of a device", "Warning"
+        "Configuration", "Kernels", "Categories", "Collectives", "Stages", "Time", "Memory of a device"
     ]  # fmt: skip
     assert "32,760 of video, 64 of text and other conditions; 8,190 on each rank" in text
     assert "8 devices = ulysses 4 x cfg 2" in text

@@ -29,7 +29,9 @@ def test_the_grid_joins_the_product_of_its_levels() -> None:
 
 
 def test_a_missing_rate_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ModelingError, match="A100_SXM_80GB has no fp8 matrix rate; it has bfloat16, float16, int8, "):
+    with pytest.raises(
+        ModelingError, match="A100_SXM_80GB has no fp8 matrix rate; it has bfloat16, float16, float32, int8"
+    ):
         get_device("A100").matrix_rate("fp8")
 
 

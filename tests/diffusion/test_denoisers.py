@@ -191,6 +191,25 @@ def test_ulysses_shares_out_tokens_and_pads() -> None:
     assert [op.group_size for op in exchanged] == [4] * 4  # type: ignore[attr-defined]
 
 
+def test_ulysses_lays_out_what_it_exchanges() -> None:
+    # In front of and behind each of the four exchanges; alone there is none.
+    model, request = denoiser("Wan-AI/Wan2.1-T2V-1.3B-Diffusers"), DenoiserInput(Latent(3.0, 10.0, 12.0), 17.0)
+    for ranks, copies in ((1, 0), (4, 8)):
+        block = [n.op for b, n in forward(model, request, ranks=ranks).nodes() if b.name.startswith("blocks")]
+        assert sum(op.name == "transpose" for op in block) == copies
+
+
+def test_time_of_every_token_on_every_rank() -> None:
+    # 90 tokens over 4 ranks are 23 each and 92 in all; 1,536 wide, to six vectors of as many.
+    model = replace(denoiser("Wan-AI/Wan2.1-T2V-1.3B-Diffusers"), token_timesteps=True, replicated_time="float32")  # type: ignore[type-var]
+    graph = forward(model, DenoiserInput(Latent(3.0, 10.0, 12.0), 17.0), ranks=4)
+    (projection,) = [n.op for _, n in graph.nodes() if n.op.part == "time_projection" and isinstance(n.op, MatMul)]
+    assert (projection.m, projection.n, projection.matrix_dtype) == (92.0, 6 * 1_536, "float32")
+    modulations = [n.op for b, n in graph.nodes() if n.op.part == "modulation"]
+    assert {(op.inputs[0].shape, op.outputs[0].dtype) for op in modulations} == {((23.0, 6 * 1_536), "float32")}
+    assert denoiser_parameters(model) == denoiser_parameters(replace(model, replicated_time=None))
+
+
 def test_ulysses_divides_the_work_of_blocks() -> None:
     model = denoiser(WAN_14B)
     request = DenoiserInput(Latent(21.0, 60.0, 104.0), 512.0)

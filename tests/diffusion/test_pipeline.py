@@ -209,7 +209,8 @@ def write(directory: Path, **changes: Any) -> Path:
     assert entry.pipeline is not None
     for name, config in entry.pipeline.items():
         values = {**config, **changes.get(name, {})}
-        file = directory / "model_index.json" if name == "model_index" else directory / name / "config.json"
+        inside = {"model_index": "model_index.json", "scheduler": "scheduler/scheduler_config.json"}
+        file = directory / inside.get(name, f"{name}/config.json")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values), encoding="utf-8")
     return directory
@@ -221,14 +222,19 @@ def test_a_directory_reads_as_the_catalog_does(tmp_path: Path) -> None:
 
 
 def test_the_scheduler_of_a_directory_gives_the_shift(tmp_path: Path) -> None:
-    directory = write(tmp_path)
+    directory = write(tmp_path, scheduler={"flow_shift": 12.0})
+    told = load_pipeline(str(directory))
+    assert (told.flow_shift, told.notes) == (12.0, ())
+    (directory / "scheduler" / "scheduler_config.json").unlink()
     assumed = load_pipeline(str(directory))
     assert assumed.flow_shift == 3.0
     assert "--flow-shift" in assumed.notes[0]
-    (directory / "scheduler").mkdir()
-    (directory / "scheduler" / "scheduler_config.json").write_text('{"flow_shift": 12.0}', encoding="utf-8")
-    told = load_pipeline(str(directory))
-    assert (told.flow_shift, told.notes) == (12.0, ())
+
+
+def test_the_catalog_knows_the_shift_of_two_denoisers() -> None:
+    for model in (WAN, "Wan-AI/Wan2.2-I2V-A14B-Diffusers"):
+        known = load_pipeline(model)
+        assert (known.flow_shift, known.notes) == (3.0, ())
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,28 @@ def test_wan_decodes_frame_by_frame_and_keeps_memory_flat() -> None:
     assert rest.latent.frames == 1.0
 
 
+def test_cogvideox_runs_two_latent_frames_at_a_time() -> None:
+    found = vae(COG)
+    # 13 latent frames: three first, then five times two. 49 frames out: 9 + 5 x 8; in the same.
+    first, rest = found.passes(Latent(13.0, 8.0, 12.0))
+    assert [(run.latent.frames, run.count, run.first) for run in (first, rest)] == [(3, 1, True), (2, 5, False)]
+    assert [(r.latent.frames, r.count) for r in found.passes(Latent(1.0, 8.0, 12.0))] == [(1, 1), (2, 0)]
+    for decode, part in ((True, "decoder.output"), (False, "encoder.input")):
+        frames = 0.0
+        for run in (first, rest):
+            graph = vae_graph(found, run, decode=decode, batch=1.0, dtype="bfloat16", fused=False)
+            (op,) = [node.op for _, node in graph.nodes() if node.op.part == part and node.op.name == "conv3d"]
+            frames += run.count * op.m / (64 * 96)  # type: ignore[attr-defined]
+        assert frames == 49
+
+
+def test_cogvideox_in_batches_costs_what_all_frames_at_once_would() -> None:
+    found, latent = vae(COG), Latent(13.0, 8.0, 12.0)
+    for decode in (False, True):
+        batches = sum(float(run.count) * flops(found, run, decode=decode) for run in found.passes(latent))
+        assert batches == flops(found, Pass(latent, 1.0, first=True), decode=decode)
+
+
 @given(
     size=st.integers(1, 40),
     overlap=st.integers(0, 39),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tensor_cast.devices import get_device
 from tensor_cast.errors import ModelingError
 from tensor_cast.models.diffusion.reader import load_pipeline
 from tensor_cast.video_advice import what_would_fit
@@ -122,6 +124,48 @@ def test_tiles_cost_time_and_save_memory() -> None:
     assert float(tiled.memory.activation_bytes["vae"]) < float(whole.memory.activation_bytes["vae"]) / 20
     flops = [sum(float(r.repeats * r.matrix_flops) for r in e.runs if r.stage == "vae") for e in (tiled, whole)]
     assert flops[0] != flops[1]
+
+
+def test_cogvideox_holds_a_batch_of_frames_not_all() -> None:
+    # 30 x 45 latents in a tile of 480 x 720 pixels; the last level has 128 channels of 9 frames, or of 8.
+    sizes = {"height": 480, "width": 720, "stages": ("vae",)}
+    short, long = (simulate("THUDM/CogVideoX-5b", A2, frame_num=frames, **sizes) for frames in (9, 49))
+    assert long.memory.activation_bytes["vae"] == short.memory.activation_bytes["vae"]
+    names = {run.name: run.repeats for run in long.runs if run.stage == "vae"}
+    assert set(names) == {"vae.decode (tile)", "vae.decode (tile, next frames)"}
+    assert names["vae.decode (tile, next frames)"] == 5 * names["vae.decode (tile)"]
+
+
+def test_the_vae_may_have_a_dtype_of_its_own() -> None:
+    half, single = (simulate(stages=("vae",), vae_dtype=dtype) for dtype in (None, "float32"))
+    sizes = [{part.name: float(part.bytes) for part in e.memory.components} for e in (half, single)]
+    assert sizes[1]["vae"] == 2 * sizes[0]["vae"]
+    assert sizes[1]["transformer"] == sizes[0]["transformer"]
+    assert float(single.memory.activation_bytes["vae"]) == 2 * float(half.memory.activation_bytes["vae"])
+    assert single.stage_times_s["denoise"] == half.stage_times_s["denoise"]
+    assert simulate(stages=("vae",), vae_dtype="bfloat16").total_time_s == half.total_time_s
+
+
+def test_eager_mode_waits_for_the_host() -> None:
+    # One second a launch is longer than any kernel here: each run takes as many seconds as it has kernels.
+    slow = replace(get_device(DEVICE), host_launch_s=1.0)
+    workload = VideoWorkload(height=480, width=832, frame_num=81, sample_step=10)
+    eager, compiled = (
+        simulate_video(SMALL, device=slow, workload=workload, deployment=VideoDeployment(compile=fused))
+        for fused in (False, True)
+    )
+    for run in eager.runs:
+        assert run.total_time_s == pytest.approx(sum(float(kernel.count) for kernel in run.kernels))
+    assert eager.total_time_s == pytest.approx(sum(map(float, eager.categories.values())), rel=1e-12)
+    assert eager.gaps_s > 0.9 * eager.total_time_s
+    assert compiled.gaps_s == 0.0
+
+
+def test_flash_attention_2_is_slower_on_hopper() -> None:
+    newer, older = (simulate(device="H100", attention_backend=f"flash_attention{tail}") for tail in ("", "_2"))
+    shares = [float(estimate.categories["FlashAttention"]) for estimate in (newer, older)]
+    assert 1.5 * shares[0] < shares[1] < 2.0 * shares[0]
+    assert float(older.total_time_s) - float(newer.total_time_s) == pytest.approx(shares[1] - shares[0])
 
 
 def test_the_step_cache_saves_what_it_leaves_out() -> None:
@@ -274,6 +318,7 @@ def test_unpriced_components_are_told() -> None:
         ({"attention_backend": "sage"}, "Unknown attention_backend 'sage'"),
         ({"attention_sparsity": 0.5}, "only the attention backend block_sparse_attention"),
         ({"dtype": "int8"}, "is not one of hidden states"),
+        ({"vae_dtype": "int8"}, "vae_dtype 'int8' is not one of hidden states"),
         ({"ulysses_size": 0}, "ulysses_size must be a whole number of at least 1"),
     ],
 )

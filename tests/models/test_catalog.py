@@ -141,7 +141,9 @@ def test_pipeline_holds_each_component() -> None:
     entry = found("Wan-AI/Wan2.2-T2V-A14B-Diffusers")
     assert entry.config is None
     assert entry.pipeline is not None
-    assert set(entry.pipeline) == {"model_index", "transformer", "transformer_2", "vae", "text_encoder"}
+    components = {"transformer", "transformer_2", "vae", "text_encoder", "scheduler"}
+    assert set(entry.pipeline) == {"model_index", *components}
+    assert entry.pipeline["scheduler"]["flow_shift"] == 3.0
     assert entry.pipeline["model_index"]["boundary_ratio"] == 0.875
     assert entry.pipeline["transformer"]["num_layers"] == 40
 

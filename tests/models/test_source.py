@@ -134,7 +134,7 @@ def test_catalog_pipeline() -> None:
     assert loaded.name == "Wan-AI/Wan2.2-T2V-A14B-Diffusers"
     assert loaded.config["boundary_ratio"] == 0.875
     assert loaded.pipeline is not None
-    assert set(loaded.pipeline) == {"transformer", "transformer_2", "vae", "text_encoder"}
+    assert set(loaded.pipeline) == {"transformer", "transformer_2", "vae", "text_encoder", "scheduler"}
 
 
 @pytest.mark.parametrize("model", ["qwen3-33b", "no such model", "Qwen/", "a\0b", "x" * 5000])

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from tensor_cast.errors import ModelingError
 from tensor_cast.models import catalog
 from tensor_cast.models.config import Config
-from tensor_cast.models.config_file import read_config_file
 from tensor_cast.models.diffusion.cogvideox import cogvideox
 from tensor_cast.models.diffusion.denoiser import Denoiser
 from tensor_cast.models.diffusion.hunyuan_video import hunyuan_video, hunyuan_video_15
@@ -266,12 +265,10 @@ def _with_boundary(pipeline: Pipeline, index: Config, loaded: LoadedConfig) -> P
 
 
 def _scheduler_shift(loaded: LoadedConfig) -> float | None:
-    """Flow shift of a local directory's scheduler, which is not among the components with weights."""
-    if loaded.origin != "path":
+    """Flow shift of the pipeline's scheduler, where its config is known."""
+    values = (loaded.pipeline or {}).get("scheduler")
+    if values is None:
         return None
-    file = Path(loaded.source).parent / "scheduler" / "scheduler_config.json"
-    if not file.is_file():
-        return None
-    config = Config(read_config_file(file), where=str(file))
+    config = Config(values, where=f"{loaded.name}/scheduler/scheduler_config.json")
     key = "flow_shift" if config.has("flow_shift") else "shift"
     return config.number(key) if config.has(key) else None

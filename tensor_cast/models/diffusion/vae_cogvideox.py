@@ -1,8 +1,13 @@
-"""CogVideoX's autoencoder: decoder norms take scale and shift from the latent. After AutoencoderKLCogVideoX."""
+"""CogVideoX's autoencoder: decoder norms take scale and shift from the latent. After AutoencoderKLCogVideoX.
+
+A video, or a tile of it, runs through it two latent frames at a time; an odd one goes with the first two.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from tensor_cast.layers.conv import (
     PLANE,
@@ -21,6 +26,9 @@ from tensor_cast.models.config import Config
 from tensor_cast.models.diffusion.denoiser import Latent
 from tensor_cast.models.diffusion.vae import Pass, TileAxis, Tiling, halvings
 from tensor_cast.models.diffusion.vae_kl import longer
+
+# num_latent_frames_batch_size; num_sample_frames_batch_size is the same number of latent frames in frames.
+BATCH_FRAMES = 2.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,10 @@ class CogVae:
         return int(2 ** (len(self.widths) - 1))
 
     def passes(self, latent: Latent) -> list[Pass]:
-        return [Pass(latent, 1.0, first=True)]
+        batches = np.maximum(np.floor(latent.frames / BATCH_FRAMES), 1.0)
+        first = replace(latent, frames=latent.frames - (batches - 1.0) * BATCH_FRAMES)
+        rest = replace(latent, frames=BATCH_FRAMES)
+        return [Pass(first, 1.0, first=True), Pass(rest, batches - 1.0, first=False)]
 
     def decode(self, b: ComponentBuild, run: Pass) -> None:
         latent = grid(b, self.latent_channels, run.latent.frames, run.latent.height, run.latent.width)
@@ -56,14 +67,16 @@ class CogVae:
             for index in range(self.layers + 1):
                 x = self._conditioned_block(b, x, latent, width, f"{part}.{index}")
             if level < len(self.widths) - 1:
-                frames = longer(x.frames) if level < self.temporal_levels else x.frames
+                frames = x.frames
+                if level < self.temporal_levels:
+                    frames = longer(frames) if run.first else 2.0 * frames
                 x = conv(b, resize(b, x, part, frames=frames), width, f"{part}.resample", kernel=PLANE)
         x = apply_silu(b, self._conditioned_norm(b, x, latent, "decoder.output.norm"), "decoder.output")
         conv(b, x, self.out_channels, "decoder.output")
 
     def encode(self, b: ComponentBuild, run: Pass) -> None:
         latent = run.latent
-        frames = self.temporal * (latent.frames - 1.0) + 1.0
+        frames = self.temporal * (latent.frames - 1.0) + 1.0 if run.first else self.temporal * latent.frames
         x = grid(b, self.in_channels, frames, latent.height * self.spatial, latent.width * self.spatial)
         x = conv(b, x, self.widths[0], "encoder.input")
         for level, width in enumerate(self.widths):
@@ -73,7 +86,8 @@ class CogVae:
             if level < len(self.widths) - 1:
                 # Frames are averaged in pairs, then a convolution halves each frame's sides.
                 if level < self.temporal_levels:
-                    pooled = grid(b, width, (x.frames + 1.0) / 2.0, x.height, x.width)
+                    frames = (x.frames + 1.0 if run.first else x.frames) / 2.0
+                    pooled = grid(b, width, frames, x.height, x.width)
                     b.elementwise("mean", f"{part}.pool", (x.tensor,), (pooled.tensor,), flops_per_element=1.0)
                     x = pooled
                 x = conv(b, x, width, f"{part}.resample", kernel=PLANE, shrink=2)

@@ -48,15 +48,15 @@ class WanBlock:
         """(batch x video.local, hidden) -> the same; ``time`` has a row a sample, or a row a token."""
         vectors = table_modulation(b, time, "modulation", width=self.hidden, count=6)
         shift, scale, gate, mlp_shift, mlp_scale, mlp_gate = vectors
-        normed = modulated_norm(b, x, shift, scale, "norm1")
+        normed = modulated_norm(b, x, shift, scale, "norm1", float32=True)
         q, k, v = self._projection(rope=True).qkv(b, normed, "attention")
         out = self_attention(b, q, k, v, streams=(video,), heads=self.heads, head_dim=self.head_dim, part="attention")
-        x = gated_add(b, x, self._out(b, out, "attention"), gate, "attention.residual")
-        normed = layer_norm(b, x, "norm2", affine=True) if self.cross_norm else x
+        x = gated_add(b, x, self._out(b, out, "attention"), gate, "attention.residual", float32=True)
+        normed = layer_norm(b, x, "norm2", affine=True, float32=True) if self.cross_norm else x
         x = add(b, x, self._cross_attention(b, normed, text, image, video), "cross_attention.residual")
-        normed = modulated_norm(b, x, mlp_shift, mlp_scale, "norm3")
+        normed = modulated_norm(b, x, mlp_shift, mlp_scale, "norm3", float32=True)
         fed = feed_forward(b, normed, hidden=self.hidden, inner=self.inner, part="mlp")
-        return gated_add(b, x, fed, mlp_gate, "mlp.residual")
+        return gated_add(b, x, fed, mlp_gate, "mlp.residual", float32=True)
 
     def _cross_attention(
         self, b: DenoiserBuild, x: Tensor, text: Tensor, image: Tensor | None, video: Tokens
@@ -102,6 +102,7 @@ class WanDenoiser:
     """``image_width`` is that of CLIP's image tokens, ``None`` where there are none; ``learned_positions`` of them.
 
     ``token_timesteps``: the time embedding has a row a token (Wan2.2-TI2V-5B: tokens of a given image stay at time 0).
+    ``replicated_time``: every rank embeds the times of all tokens, in this dtype, and takes its share afterwards.
     """
 
     block: WanBlock
@@ -114,6 +115,7 @@ class WanDenoiser:
     image_width: int | None = None
     learned_positions: int | None = None
     token_timesteps: bool = False
+    replicated_time: str | None = None
 
     @property
     def heads(self) -> int:
@@ -139,10 +141,7 @@ class WanDenoiser:
         with b.graph.block("embedding"), b.scope("embedding"):
             patches = b.hidden(video.local, self.in_channels * self.patch.volume)
             tokens = plain_linear(b, patches, k=int(patches.shape[1]), n=hidden, part="patch_embedding")
-            rows = b.batch * (video.local if self.token_timesteps else 1.0)
-            time = timestep_embedding(b, rows, frequencies=self.frequencies, n=hidden, part="time_embedding")
-            activated = activate(b, time, "silu", "time_projection")
-            projected = plain_linear(b, activated, k=hidden, n=6 * hidden, part="time_projection")
+            time, projected = self._embed_time(b, video)
             prompt = b.hidden(x.text, self.text_width)
             text = two_layer_mlp(b, prompt, k=self.text_width, n=hidden, part="text_embedding", activation="gelu")
             image = self._embed_image(b)
@@ -153,9 +152,23 @@ class WanDenoiser:
         (tokens,) = BlockRunner(b, x.cache).run("blocks", self.layers, (tokens,), block)
         with b.graph.block("head"), b.scope("head"):
             shift, scale = table_modulation(b, time, "output", width=hidden, count=2)
-            normed = modulated_norm(b, tokens, shift, scale, "output.norm")
+            normed = modulated_norm(b, tokens, shift, scale, "output.norm", float32=True)
             out = plain_linear(b, normed, k=hidden, n=self.out_channels * self.patch.volume, part="output")
             gather_output(b, out, video)
+
+    def _embed_time(self, b: DenoiserBuild, video: Tokens) -> tuple[Tensor, Tensor]:
+        """The embedding of time, and what modulates the blocks: a row a sample, or a row a token of this rank."""
+        hidden = self.block.hidden
+        tokens = video.padded if self.replicated_time else video.local
+        with b.computing_in(self.replicated_time or b.dtype):
+            rows = b.batch * (tokens if self.token_timesteps else 1.0)
+            time = timestep_embedding(b, rows, frequencies=self.frequencies, n=hidden, part="time_embedding")
+            activated = activate(b, time, "silu", "time_projection")
+            projected = plain_linear(b, activated, k=hidden, n=6 * hidden, part="time_projection")
+        if not (self.replicated_time and self.token_timesteps):
+            return time, projected
+        kept = b.batch * video.local
+        return time.view(kept, hidden), projected.view(kept, 6 * hidden)
 
     def _embed_image(self, b: DenoiserBuild) -> Tensor | None:
         if self.image_width is None:
