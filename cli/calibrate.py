@@ -44,7 +44,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--device-file", type=Path, metavar="FILE", help="YAML file of the base profile")
     parser.add_argument(
         "--memory-gib",
-        type=number(0.001),
+        type=number(0.001, 1e9),
         metavar="N",
         help="memory of the device, which rows do not tell (default: the base profile's)",
     )

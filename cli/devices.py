@@ -41,7 +41,7 @@ def add_parser(subparsers: Subparsers) -> None:
     _add_device_file(parser, "device_files")
     commands = parser.add_subparsers(dest="devices_command", metavar="{show,add}")
     show = commands.add_parser("show", help="every figure of one device, its unit and its source")
-    show.add_argument("name", help="name or alias of the device, in any case")
+    show.add_argument("name", metavar="NAME", help="name or alias of the device, in any case")
     show.add_argument("--json", action="store_true", help="print the device as a device file, exact and complete")
     _add_device_file(show, "show_device_files")
     devices_add.add_parser(commands)

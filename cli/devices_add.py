@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -14,7 +15,7 @@ from tensor_cast.devices.profile import Topology
 from tensor_cast.devices.registry import PATH_VARIABLE
 
 if TYPE_CHECKING:
-    from tensor_cast.evaluation.new_device import GivenFigure, Reference
+    from tensor_cast.evaluation.new_device import FigureKind, GivenFigure, Reference
 
 _EXAMPLES = """\
 examples:
@@ -39,7 +40,7 @@ def add_parser(subparsers: Any) -> None:
     figures = parser.add_argument_group("figures", "Dense rates, of one device.")
     for kind in FIGURES:
         text = f"{kind.unit}{'; required' if kind.required else ''}"
-        figures.add_argument(kind.flag, type=number(0.0), metavar="N", help=text)
+        figures.add_argument(kind.flag, type=_figure_type(kind), metavar="N", help=text)
     figures.add_argument(
         "--like",
         metavar="DEVICE",
@@ -54,7 +55,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="{switched,full_mesh}",
         help="a switch gives any group all bandwidth, a mesh only its own links (default: switched)",
     )
-    links.add_argument("--link-latency-us", type=number(0.0), metavar="US", help="of one message (default: 1)")
+    links.add_argument("--link-latency-us", type=number(0.0, 1e9), metavar="US", help="of one message (default: 1)")
     words = parser.add_argument_group("words")
     words.add_argument("--family", metavar="NAME", help="packaged family whose kernels' costs it takes over")
     words.add_argument("--vendor", metavar="TEXT", help="who makes it")
@@ -78,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         _list_references()
         return 0
     figures, like = _figures(arguments)
+    _check_links(arguments, figures)
     base = like.link or Link()
     latency_us = arguments.link_latency_us
     device = NewDevice(
@@ -126,7 +128,8 @@ def _figures(arguments: argparse.Namespace) -> tuple[dict[str, GivenFigure], Ref
     missing = [kind for kind in FIGURES if kind.required and kind.name not in {**offered, **figures}]
     if not on_terminal and (missing or arguments.new_name is None):
         names = [*(["NAME"] if arguments.new_name is None else []), *(kind.flag for kind in missing)]
-        lines = [f"  {kind.flag}  {kind.unit}" for kind in missing]
+        width = max(map(len, names))
+        lines = [f"  {kind.flag.ljust(width)}  {kind.unit}" for kind in missing]
         near = suggested_reference(arguments.new_name) if arguments.new_name and like is None else None
         hint = [f"Public figures are known of {near}: --like {near}."] if near else []
         raise UsageError("\n".join([f"Missing and without a default: {', '.join(names)}.", *lines, *hint]))
@@ -135,7 +138,7 @@ def _figures(arguments: argparse.Namespace) -> tuple[dict[str, GivenFigure], Ref
             continue
         offer = offered.get(kind.name)
         if on_terminal and (kind.required or kind.name == "link_bandwidth_gbps") and offer is None:
-            value = _ask_number(kind.flag, kind.unit, required=kind.required)
+            value = _ask_number(kind)
             if value is not None:
                 figures[kind.name] = GivenFigure(value, source)
         elif offer is not None:
@@ -143,15 +146,38 @@ def _figures(arguments: argparse.Namespace) -> tuple[dict[str, GivenFigure], Ref
     return {kind.name: figures[kind.name] for kind in FIGURES if kind.name in figures}, taken
 
 
-def _ask_number(flag: str, unit: str, *, required: bool) -> float | None:
+def _figure_type(kind: FigureKind) -> Callable[[str], float]:
+    """What a figure may be: a count of cores is whole, and only a cache may be absent."""
+    if kind.path.endswith("_cores"):
+        return whole_number(1)
+    return number(0.0, 1e9, above=kind.path != "cache_bytes")
+
+
+def _check_links(arguments: argparse.Namespace, figures: dict[str, GivenFigure]) -> None:
+    """Refuse what describes links that the device does not have.
+
+    Raises:
+        UsageError: there is one, and no bandwidth.
+    """
+    given = {
+        "--devices-per-server": arguments.devices_per_server,
+        "--topology": arguments.topology,
+        "--link-latency-us": arguments.link_latency_us,
+    }
+    useless = [flag for flag, value in given.items() if value is not None]
+    if useless and "link_bandwidth_gbps" not in figures:
+        raise UsageError(f"{useless[0]} describes links between devices: add --link-bandwidth-gbps, or leave it out.")
+
+
+def _ask_number(kind: FigureKind) -> float | None:
     while True:
-        answer = ask(flag, hint=unit if required else f"{unit}; - to leave it out")
-        if answer == "-" and not required:
+        answer = ask(kind.flag, hint=kind.unit if kind.required else f"{kind.unit}; - to leave it out")
+        if answer == "-" and not kind.required:
             return None
         try:
-            return number(0.0)(answer)
+            return _figure_type(kind)(answer)
         except argparse.ArgumentTypeError as error:
-            print(f"{flag} {error}.")
+            print(f"{kind.flag} {error}.")
 
 
 def _list_references() -> None:

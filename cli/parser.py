@@ -35,6 +35,15 @@ class CommandParser(argparse.ArgumentParser):
         sentence = re.sub(r"^argument ([^:/]+)(?:/[^:]*)?: ", r"\1 ", message).rstrip(".")
         raise UsageError(f"{sentence}{'' if sentence.endswith('?') else '.'} `{self.prog} --help` explains all flags.")
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """A subcommand that there is not, in words: argparse names it by its metavar, ``{list,show}``."""
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            names = tuple(action.choices)
+            raise argparse.ArgumentError(
+                None, f"there is no command {value!r}: one of {', '.join(names)}.{did_you_mean(str(value), names)}"
+            )
+        super()._check_value(action, value)
+
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Raise for arguments that the command does not have."""
         first = next((argument for argument in unknown if argument.startswith("-")), unknown[0])
@@ -78,8 +87,11 @@ def whole_number(minimum: int) -> Callable[[str], int]:
     return parse
 
 
-def number(minimum: float, below: float = math.inf, *, inclusive: bool = False) -> Callable[[str], float]:
-    """A type for a number of at least ``minimum`` and less than ``below`` (or up to it)."""
+def number(
+    minimum: float, below: float = math.inf, *, inclusive: bool = False, above: bool = False
+) -> Callable[[str], float]:
+    """A type for a number of at least ``minimum`` (``above``: more than it) and less than ``below`` (or up to it)."""
+    lower = f"{'greater than' if above else 'of at least'} {minimum:g}"
     upper = "" if below == math.inf else f" and {'at most' if inclusive else 'less than'} {below:g}"
 
     def parse(text: str) -> float:
@@ -87,8 +99,8 @@ def number(minimum: float, below: float = math.inf, *, inclusive: bool = False) 
             value = float(text)
         except ValueError:
             value = math.nan
-        if not (minimum <= value < below or (inclusive and value == below)):
-            raise argparse.ArgumentTypeError(f"must be a number of at least {minimum:g}{upper}, got {text!r:.40}")
+        if not (minimum <= value < below or (inclusive and value == below)) or (above and value == minimum):
+            raise argparse.ArgumentTypeError(f"must be a number {lower}{upper}, got {text!r:.40}")
         return value
 
     return parse

@@ -139,7 +139,8 @@ def device_file_text(device: NewDevice) -> str:
     """
     missing = [kind for kind in FIGURES if kind.required and kind.name not in device.figures]
     if missing:
-        lines = [f"  {kind.flag}  {kind.unit}" for kind in missing]
+        width = max(len(kind.flag) for kind in missing)
+        lines = [f"  {kind.flag.ljust(width)}  {kind.unit}" for kind in missing]
         raise ModelingError("\n".join([f"Missing: {', '.join(kind.flag for kind in missing)}.", *lines]))
     rates: dict[str, dict[str, str]] = {"matrix_flops": {}, "vector_flops": {}}
     lines = [f"name: {device.name}"]
@@ -155,7 +156,7 @@ def device_file_text(device: NewDevice) -> str:
         value = _number(figure.value * kind.scale)
         group, _, dtype = kind.path.partition(".")
         if dtype:
-            rates[group][dtype] = f"{figure.value:.10g}e12"
+            rates[group][dtype] = _tera(figure.value)
         elif group != "interconnect":
             unit = f"  # {figure.value:g} {kind.unit.rpartition(', ')[2]}" if kind.scale != 1.0 else ""
             plain.append(f"{group}: {value}{unit}")
@@ -232,6 +233,12 @@ def _profiled_figures(profile: DeviceProfile) -> dict[str, GivenFigure]:
         elif dtype in getattr(profile, group):
             found[kind.name] = of(kind.path, getattr(profile, group)[dtype], kind.scale)
     return {name: figure for name, figure in found.items() if ": assumed" not in figure.source and figure.value > 0.0}
+
+
+def _tera(value: float) -> str:
+    """``320e12``; what itself has an exponent is written out."""
+    text = f"{value:.10g}"
+    return f"{value * 1e12:.10g}" if "e" in text else f"{text}e12"
 
 
 def _number(value: float) -> str:

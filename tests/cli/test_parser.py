@@ -31,6 +31,23 @@ def test_numbers_have_bounds() -> None:
             number(0.0, 1.0)(text)
 
 
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        # "--foo" has two of five letters in common with "--json": that is no misspelling.
+        (["text-generate", "--foo"], "there is no argument --foo. `"),
+        (["text-generate", "--num-querys", "4"], "there is no argument --num-querys. Did you mean --num-queries"),
+        (["text-generate", "--log-level", "foo"], "got 'foo'. `"),
+        (["models", "shwo"], "there is no command 'shwo': one of list, show. Did you mean show? `"),
+        (["devices", "foo"], "there is no command 'foo': one of show, add. `"),
+        (["devices", "show"], "the following arguments are required: NAME. `"),
+    ],
+)
+def test_only_what_is_alike_is_suggested(name: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(name) == 2
+    assert sentence in capsys.readouterr().err
+
+
 def test_choices_in_any_case() -> None:
     assert choice(("W8A8_DYNAMIC", "FP8"))("w8a8-dynamic") == "W8A8_DYNAMIC"
     with pytest.raises(argparse.ArgumentTypeError, match=r"got 'W8A8'\. Did you mean W8A8_DYNAMIC"):

@@ -95,7 +95,7 @@ def test_every_reference_has_figures_with_a_source() -> None:
         (("MY_CARD", "--like", "H999"), "There are no reference figures of 'H999'"),
         (("ATLAS_800_A2_376T_64G", *FIGURES), "already taken (packaged)"),
         (("MY CARD", *FIGURES), "name"),
-        (("MY_CARD", *FIGURES, "--memory-gib", "0"), "memory_bytes: expected a number > 0.0, got 0"),
+        (("MY_CARD", *FIGURES, "--memory-gib", "0"), "--memory-gib must be a number greater than 0"),
         (("MY_CARD", *FIGURES, "--family", "nobody"), "family: nobody is not packaged"),
         (("MY_CARD", *FIGURES, "--output", "none/x.yaml"), "there is no directory none"),
     ],
@@ -129,3 +129,35 @@ def test_a_terminal_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_references_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices", "add", "--list-references"]) == 0
     assert "L20_48GB: bf16_tflops 119.5, memory_gib 48" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "sentence"),
+    [
+        ("--bf16-tflops", "0", "--bf16-tflops must be a number greater than 0 and less than 1e+09, got '0'."),
+        ("--bf16-tflops", "1e30", "--bf16-tflops must be a number greater than 0 and less than 1e+09, got '1e30'."),
+        ("--memory-gib", "1e300", "--memory-gib must be a number greater than 0 and less than 1e+09, got '1e300'."),
+        ("--memory-bandwidth-gbps", "nan", "--memory-bandwidth-gbps must be a number greater than 0"),
+        ("--cache-mib", "-1", "--cache-mib must be a number of at least 0 and less than 1e+09, got '-1'."),
+        ("--matrix-cores", "1.5", "--matrix-cores must be a whole number of at least 1, got '1.5'."),
+        ("--link-latency-us", "1e300", "--link-latency-us must be a number of at least 0 and less than 1e+09"),
+        ("--topology", "full_mesh", "--topology describes links between devices: add --link-bandwidth-gbps"),
+        ("--devices-per-server", "4", "--devices-per-server describes links between devices"),
+        ("--link-latency-us", "0", "--link-latency-us describes links between devices"),
+    ],
+)
+def test_a_figure_that_no_device_has_is_refused_by_its_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, value: str, sentence: str
+) -> None:
+    assert main(["devices", "add", "MY_CARD", *FIGURES, flag, value]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {sentence}")
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_rate_far_below_a_teraflop_is_written_as_a_number(tmp_path: Path) -> None:
+    # 1e-6 TFLOP/s = 1e6 FLOP/s; as "1e-06e12" it would be text.
+    assert main(["devices", "add", "MY_CARD", *FIGURES, "--int8-tops", "1e-6"]) == 0
+    (profile,) = load_device_file(tmp_path / "MY_CARD.yaml")
+    assert profile.matrix_flops["int8"] == 1e6
