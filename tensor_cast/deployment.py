@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from tensor_cast.checks import flag, text, whole
 from tensor_cast.dtypes import ACTIVATION_DTYPES, canonical_dtype
 from tensor_cast.errors import ModelingError, did_you_mean
 from tensor_cast.quantization import LinearScheme, attention_dtype, linear_scheme
@@ -133,15 +134,18 @@ class Deployment:
     def __post_init__(self) -> None:
         sizes = [name for name in self.__dataclass_fields__ if name.endswith("_size")]
         for name in sizes:
-            size = getattr(self, name)
-            if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
-                raise ModelingError(f"{name} must be a whole number of at least 1, got {size!r}.")
+            if getattr(self, name) is not None or self.__dataclass_fields__[name].default is not None:
+                object.__setattr__(self, name, whole(getattr(self, name), name, minimum=1))
+        for name, field in self.__dataclass_fields__.items():
+            if field.type == "bool":
+                object.__setattr__(self, name, flag(getattr(self, name), name))
+            elif "str" in field.type and (getattr(self, name) is not None or field.default is not None):
+                text(getattr(self, name), name)
         skew = 1.0 if self.expert_skew is None else self.expert_skew
         if not (isinstance(skew, int | float) and 1.0 <= skew < float("inf")):
             raise ModelingError(f"expert_skew is a ratio to the mean, at least 1, got {self.expert_skew!r}.")
-        ranks = self.shared_expert_ranks
-        if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 0:
-            raise ModelingError(f"shared_expert_ranks must be a whole number of at least 0, got {ranks!r}.")
+        ranks = whole(self.shared_expert_ranks, "shared_expert_ranks", minimum=0)
+        object.__setattr__(self, "shared_expert_ranks", ranks)
         if ranks and (self.enable_shared_expert_tp or self.enable_dispatch_ffn_combine):
             raise ModelingError(
                 "shared_expert_ranks puts shared experts on ranks of their own: it excludes enable_shared_expert_tp "

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tensor_cast.checks import text
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.errors import ModelingError, did_you_mean
 from tensor_cast.graph import Block, Graph, Node
@@ -28,7 +29,7 @@ def device_profile(device: str | DeviceProfile) -> DeviceProfile:
         return device
     from tensor_cast.devices import get_device
 
-    return get_device(device)
+    return get_device(text(device, "device"))
 
 
 def check_world(device: DeviceProfile, world_size: int) -> None:
@@ -61,7 +62,7 @@ def performance_timer(
     Raises:
         ModelingError: there is no such model, or no such database.
     """
-    if model not in PERFORMANCE_MODELS:
+    if text(model, "performance_model") not in PERFORMANCE_MODELS:
         raise ModelingError(
             f"Unknown performance_model {model!r}: one of {', '.join(PERFORMANCE_MODELS)}."
             f"{did_you_mean(model, PERFORMANCE_MODELS)}"

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tensor_cast.checks import real, text
 from tensor_cast.deployment import Deployment
 from tensor_cast.devices.profile import DeviceProfile
+from tensor_cast.errors import ModelingError
 from tensor_cast.estimate import Estimate
 from tensor_cast.memory import text_memory
 from tensor_cast.models.decoder import DecoderStep, build
@@ -23,7 +25,7 @@ from tensor_cast.workload import TextWorkload
 
 
 def simulate(
-    model: str | ModelSpec,
+    model: str | Path | ModelSpec,
     *,
     device: str | DeviceProfile,
     workload: TextWorkload,
@@ -49,7 +51,12 @@ def simulate(
     Raises:
         ModelingError: the request has no answer; the message says why.
     """
-    deployment = deployment or Deployment()
+    deployment = Deployment() if deployment is None else deployment
+    for value, kind in ((workload, TextWorkload), (deployment, Deployment)):
+        if not isinstance(value, kind):
+            raise ModelingError(f"{kind.__name__} expected, got {value!r:.60}.")
+    if real(reserved_bytes, "reserved_bytes") < 0.0:
+        raise ModelingError(f"reserved_bytes must be at least 0, got {reserved_bytes:g}.")
     spec = _spec(model)
     workload = with_image_tokens(spec, workload)
     profile = device_profile(device)
@@ -88,12 +95,12 @@ def simulate(
     )
 
 
-def _spec(model: str | ModelSpec) -> ModelSpec:
+def _spec(model: str | Path | ModelSpec) -> ModelSpec:
     if isinstance(model, ModelSpec):
         return model
     from tensor_cast.models import load_spec
 
-    return load_spec(model)
+    return load_spec(str(model) if isinstance(model, Path) else text(model, "model"))
 
 
 def _warnings(spec: ModelSpec, workload: TextWorkload, deployment: Deployment, step: DecoderStep) -> list[str]:

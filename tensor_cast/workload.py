@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from tensor_cast.checks import flag, real, whole
 from tensor_cast.errors import ModelingError
 from tensor_cast.quantity import Quantity, quantity
 
@@ -23,7 +25,7 @@ class TextWorkload:
         prefix_cache_hit_rate: share of a prefill's ``query_length`` that is found in the prefix cache, 0 to 1.
         num_mtp_tokens: tokens that the model's multi-token-prediction layers draft in a step.
         mtp_acceptance_rate: probability that a drafted token is accepted, given that all before it were; one rate, or
-            one for each drafted token.
+            one for each drafted token (kept as a tuple, whatever it is given as).
         num_draft_tokens: tokens that a draft model drafts in a step, instead of the model's own layers.
         acceptance_length: tokens that a speculative step yields a sequence, the model's own included, where that was
             measured; ``None``: it follows from ``mtp_acceptance_rate``.
@@ -61,6 +63,7 @@ class TextWorkload:
                 f"{np.shape(self.num_queries)}, {np.shape(self.query_length)} and {np.shape(self.context_length)}, "
                 "which do not broadcast together."
             ) from None
+        self._check_kinds()
         if not 0.0 <= self.prefix_cache_hit_rate < 1.0:
             raise ModelingError(
                 f"prefix_cache_hit_rate must be at least 0 and less than 1, got {self.prefix_cache_hit_rate:g}."
@@ -69,8 +72,6 @@ class TextWorkload:
             raise ModelingError("A decode step needs context_length of at least 1: the tokens it attends to.")
         if self.decode and self.prefix_cache_hit_rate:
             raise ModelingError("prefix_cache_hit_rate belongs to a prefill: a decode has no prompt left to compute.")
-        if self.num_mtp_tokens < 0:
-            raise ModelingError(f"num_mtp_tokens must be at least 0, got {self.num_mtp_tokens}.")
         if self.num_mtp_tokens and not self.decode:
             raise ModelingError("num_mtp_tokens belongs to a decode step: a prefill drafts nothing.")
         self._check_images()
@@ -86,9 +87,24 @@ class TextWorkload:
                 "give one rate, or one a token."
             )
 
+    def _check_kinds(self) -> None:
+        """Everything but the quantities is one value."""
+        set_field = object.__setattr__
+        set_field(self, "decode", flag(self.decode, "decode"))
+        set_field(self, "prefix_cache_hit_rate", real(self.prefix_cache_hit_rate, "prefix_cache_hit_rate"))
+        for name in ("num_mtp_tokens", "num_draft_tokens", "image_batch_size"):
+            set_field(self, name, whole(getattr(self, name), name, minimum=0))
+        for name, minimum in (("image_height", 1), ("image_width", 1), ("image_tokens", 0)):
+            if getattr(self, name) is not None:
+                set_field(self, name, whole(getattr(self, name), name, minimum=minimum))
+        rates: Any = self.mtp_acceptance_rate
+        if not isinstance(rates, tuple | list | np.ndarray):
+            rates = (rates,)
+        set_field(self, "mtp_acceptance_rate", tuple(real(rate, "mtp_acceptance_rate") for rate in rates))
+        if self.acceptance_length is not None:
+            set_field(self, "acceptance_length", real(self.acceptance_length, "acceptance_length"))
+
     def _check_drafts(self) -> None:
-        if self.num_draft_tokens < 0:
-            raise ModelingError(f"num_draft_tokens must be at least 0, got {self.num_draft_tokens}.")
         if self.num_draft_tokens and not self.decode:
             raise ModelingError("num_draft_tokens belongs to a decode step: a prefill drafts nothing.")
         if self.num_draft_tokens and self.num_mtp_tokens:
@@ -112,10 +128,6 @@ class TextWorkload:
         return self.num_mtp_tokens or self.num_draft_tokens
 
     def _check_images(self) -> None:
-        for name, minimum in (("image_batch_size", 0), ("image_height", 1), ("image_width", 1)):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < minimum):
-                raise ModelingError(f"{name} must be a whole number of at least {minimum}, got {value!r}.")
         if self.image_batch_size and (self.image_height is None or self.image_width is None):
             raise ModelingError("image_batch_size needs image_height and image_width: the size of an image in pixels.")
         if not self.image_batch_size and (self.image_height or self.image_width):
