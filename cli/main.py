@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
-from cli.parser import CommandParser, UsageError
+from cli.parser import CommandParser, UsageError, with_flags
 from tensor_cast.errors import ModelingError, did_you_mean
 
 PROGRAM = "msmodeling"
@@ -108,7 +107,7 @@ def _run(arguments: list[str]) -> int:
     except UsageError:
         raise
     except ModelingError as error:
-        raise ModelingError(_with_flags(str(error), chosen.flags()), exit_status=error.exit_status) from error
+        raise ModelingError(with_flags(str(error), chosen.flags()), exit_status=error.exit_status) from error
     return status
 
 
@@ -123,17 +122,6 @@ def _parser(name: str | None) -> tuple[CommandParser, CommandParser | None]:
         else:
             subparsers.add_parser(command, help=summary, add_help=False)
     return parser, subparsers.choices[name] if name else None
-
-
-def _with_flags(message: str, flags: dict[str, str]) -> str:
-    """The core's sentence with its parameters' names as a person typed them: ``--query-length``, not query_length.
-
-    Only whole words are replaced, not parts of a path or of a key.
-    """
-    names = "|".join(sorted((name for name in flags if "_" in name), key=len, reverse=True))
-    if not names:
-        return message
-    return re.sub(rf"(?<![^\s(])({names})(?!\.\S|[^\s,.:;)])", lambda match: flags[match[1]], message)
 
 
 def _abandon_stdout() -> None:

@@ -7,7 +7,7 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -72,6 +72,17 @@ class CommandParser(argparse.ArgumentParser):
             formatter = RawDescriptionRichHelpFormatter
         self.formatter_class = partial(formatter, max_help_position=30, width=width)
         return super().format_help()
+
+
+def with_flags(message: str, flags: Mapping[str, str]) -> str:
+    """The core's sentence with its parameters' names as a person typed them: ``--query-length``, not query_length.
+
+    Only whole words are replaced, not parts of a path or of a key.
+    """
+    names = "|".join(sorted((name for name in flags if "_" in name), key=len, reverse=True))
+    if not names:
+        return message
+    return re.sub(rf"(?<![^\s(])({names})(?!\.\S|[^\s,.:;)])", lambda match: flags[match[1]], message)
 
 
 def whole_number(minimum: int) -> Callable[[str], int]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
+from tensor_cast.cautions import cautions
 from tensor_cast.checks import real, text
 from tensor_cast.deployment import Deployment
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.errors import ModelingError
 from tensor_cast.estimate import Estimate
 from tensor_cast.memory import text_memory
-from tensor_cast.models.decoder import DecoderStep, build
+from tensor_cast.models.decoder import build
 from tensor_cast.models.images import with_image_tokens
 from tensor_cast.models.parameters import count_parameters
 from tensor_cast.models.spec import ModelSpec
@@ -81,7 +80,10 @@ def simulate(
         kernels=run.kernels if wait is None else (*run.kernels, wait),
         collectives=tuple(collectives(step.graph, profile, timer)),
         memory=text_memory(spec, step, workload, deployment, profile, reserved_bytes=reserved_bytes),
-        warnings=(*_warnings(spec, workload, deployment, step), *beyond_measurements(kernels, profile)),
+        warnings=(
+            *cautions(spec, workload, deployment, step, engine),
+            *beyond_measurements(kernels, profile),
+        ),
         performance_model=performance_model,
         idle_s=idle_time(
             run.device_time_s,
@@ -101,38 +103,3 @@ def _spec(model: str | Path | ModelSpec) -> ModelSpec:
     from tensor_cast.models import load_spec
 
     return load_spec(str(model) if isinstance(model, Path) else text(model, "model"))
-
-
-def _warnings(spec: ModelSpec, workload: TextWorkload, deployment: Deployment, step: DecoderStep) -> list[str]:
-    messages = []
-    if deployment.expert_skew is None and step.expert_skew > 1.0:
-        messages.append(
-            f"The busiest of {step.parallel.ep} expert-parallel ranks is taken to have {step.expert_skew:.2f} times "
-            f"the mean to do, as {deployment.engine} was seen to leave experts; --expert-skew says how even yours are."
-        )
-    longest = float(np.max(workload.sequence_length))
-    limit = spec.max_position_embeddings
-    if limit is not None and longest > limit:
-        messages.append(
-            f"{longest:,.0f} tokens a sequence are more than the {limit:,} that {spec.name} is made for "
-            "(max_position_embeddings)."
-        )
-    if spec.ignored_keys:
-        messages.append(
-            f"Config keys that the family {spec.family} does not know, ignored: {', '.join(spec.ignored_keys)}."
-        )
-    if workload.drafted_tokens and not workload.mtp_acceptance_rate and workload.acceptance_length is None:
-        messages.append(
-            "No acceptance rate is given for the drafted tokens: one token a query is counted each step, a lower bound."
-        )
-    if workload.drafted_tokens and np.any(np.not_equal(workload.query_length, workload.drafted_tokens + 1)):
-        messages.append(
-            f"A step that drafts {workload.drafted_tokens} tokens verifies {workload.drafted_tokens + 1} a query, but "
-            "query_length is another: the time is that of query_length, which no more tokens than that can follow from."
-        )
-    if spec.quantization and deployment.quantize_linear == "DISABLED":
-        messages.append(
-            f"The checkpoint is quantised ({spec.quantization}), but linear layers are priced unquantised, as asked."
-        )
-    messages.extend(spec.notes)
-    return messages

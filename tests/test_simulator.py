@@ -14,7 +14,7 @@ DECODE = TextWorkload(num_queries=16, query_length=1, context_length=1000, decod
 
 
 def price(
-    spec: ModelSpec, workload: TextWorkload, device: str | DeviceProfile = DEVICE, **deployment: object
+    spec: str | ModelSpec, workload: TextWorkload, device: str | DeviceProfile = DEVICE, **deployment: object
 ) -> Estimate:
     return simulate(spec, device=device, workload=workload, deployment=Deployment(**deployment))  # type: ignore[arg-type]
 
@@ -129,6 +129,20 @@ def test_context_parallel_ranks_share_out_the_tokens() -> None:
     assert shared.memory.kv_cache_bytes == whole.memory.kv_cache_bytes / 4
     with pytest.raises(ModelingError, match="each is on 4 ranks"):
         price(dense(), DECODE, world_size=8, tp_size=8, dcp_size=8)
+
+
+def test_a_prefill_does_not_share_out_a_cache_that_no_two_ranks_hold() -> None:
+    # Two KV heads over eight ranks: each head is on four, so four may share its tokens, in a prefill as in a decode.
+    shared = price(dense(), PREFILL, world_size=8, tp_size=8, dcp_size=4)
+    whole = price(dense(), PREFILL, world_size=8, tp_size=8)
+    assert shared.memory.kv_cache_bytes == whole.memory.kv_cache_bytes / 4
+    for step in (PREFILL, DECODE):
+        with pytest.raises(ModelingError, match="each is on 4 ranks"):
+            price(dense(), step, world_size=8, tp_size=8, dcp_size=8)
+        with pytest.raises(ModelingError, match="sparse attention picks its tokens"):
+            price("deepseek-ai/DeepSeek-V3.2", step, world_size=8, tp_size=8, dcp_size=2)
+        with pytest.raises(ModelingError, match="sparse attention picks its tokens"):
+            price("MiniMaxAI/MiniMax-M3", step, world_size=8, tp_size=8, dcp_size=2)
 
 
 def test_tensor_parallelism_reduces_twice_a_layer_and_once_for_the_embedding() -> None:

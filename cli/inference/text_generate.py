@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli import arguments as shared
-from cli.parser import CommandParser, UsageError, number, whole_number
+from cli.parser import CommandParser, UsageError, number, whole_number, with_flags
 
 if TYPE_CHECKING:
     from tensor_cast.advice import Remedy
@@ -178,6 +178,8 @@ def run(arguments: argparse.Namespace) -> int:
         database=arguments.profiling_database_path,
         interpolate=not arguments.disable_profiling_interpolation,
     )
+    flags = {name: f"--{name.replace('_', '-')}" for name in vars(arguments)}
+    estimate = replace(estimate, warnings=tuple(with_flags(warning, flags) for warning in estimate.warnings))
     remedies: tuple[Remedy, ...] = ()
     if not estimate.fits:
         from tensor_cast.advice import what_would_fit

@@ -64,6 +64,12 @@ class GroupedQueryAttention:
     def cache(self, tp: int, dcp: int = 1) -> LayerCache:
         """What one rank keeps: keys and values of its KV heads."""
         local = shard_or_replicate(self.kv_heads, tp, "KV heads", "--tp-size")
+        require_dcp_fits(
+            dcp,
+            tp * local // self.kv_heads,
+            f"{self.kv_heads} KV heads over tensor parallel {tp}",
+            sparse=self.indexer is not None,
+        )
         return LayerCache(
             kind="window" if self.window or self.chunk else "full",
             elements_per_token=float(local * (self.head_dim + self.v_dim)),
@@ -171,8 +177,6 @@ class GroupedQueryAttention:
     def _attend(self, build: Build, q: Tensor, heads: int, kv_heads: int) -> Tensor:
         """Softmax attention, over this rank's share of the cached tokens under decode context parallelism."""
         dcp = build.parallel.dcp if build.decode else 1
-        replicas = build.tp * kv_heads // self.kv_heads
-        require_dcp_fits(dcp, replicas, f"{self.kv_heads} KV heads over tensor parallel {build.tp}")
         keys = visible_keys(build.query_length, build.cached_length, window=self.window, chunk=self.chunk)
         pairs = causal_pairs(build.query_length, build.cached_length, window=self.window, chunk=self.chunk)
         if self.indexer is not None:

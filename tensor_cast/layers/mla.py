@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensor_cast.errors import ModelingError
 from tensor_cast.layers.build import Build, shard
 from tensor_cast.layers.cache import LayerCache
 from tensor_cast.layers.indexer import TokenIndexer
@@ -47,6 +46,7 @@ class LatentAttention:
 
     def cache(self, tp: int, dcp: int = 1) -> LayerCache:
         """The latent has no heads to share out: every rank of the TP group keeps it whole."""
+        require_dcp_fits(dcp, tp, f"one latent over tensor parallel {tp}", sparse=self.top_k is not None)
         return LayerCache(
             kind="latent",
             elements_per_token=float(self.latent_dim),
@@ -163,11 +163,6 @@ class LatentAttention:
     def _absorbed(self, build: Build, q: Tensor, heads: int) -> Tensor:
         """Decode: attention over the latents as one KV head shared by all query heads."""
         dcp = build.parallel.dcp if build.decode else 1
-        require_dcp_fits(dcp, build.tp, f"one latent over tensor parallel {build.tp}")
-        if self.top_k is not None and dcp > 1:
-            raise ModelingError(
-                "--dcp-size shares out a whole KV cache; sparse attention picks its tokens: leave it 1."
-            )
         keys = build.cached_length + build.query_length
         if self.top_k is not None:
             keys = np.minimum(keys, build.query_length * float(self.top_k))

@@ -129,8 +129,13 @@ def write_cache(build: Build, tensors: tuple[Tensor, ...], *, part: str = "atten
     build.elementwise("reshape_and_cache", part, tensors, slots, flops_per_element=2.0 if quantized else 0.0)
 
 
-def require_dcp_fits(dcp: int, replicas: int, what: str) -> None:
-    """Refuse ``dcp`` unless that many ranks hold the same heads, which is what lets them share out tokens."""
+def require_dcp_fits(dcp: int, replicas: int, what: str, *, sparse: bool = False) -> None:
+    """Refuse ``dcp`` unless that many ranks hold the same heads, which is what lets them share out tokens.
+
+    ``sparse`` attention picks its tokens among all of them.
+    """
+    if sparse and dcp > 1:
+        raise ModelingError("--dcp-size shares out a whole KV cache; sparse attention picks its tokens: leave it 1.")
     if dcp > 1 and replicas % dcp:
         held = f"{replicas} ranks: choose a divisor of that" if replicas > 1 else "one rank: leave it out"
         raise ModelingError(

@@ -60,6 +60,13 @@ class ModelFacts:
     kv_bytes_per_sequence: float | None
     state_bytes_per_sequence: float
     flops: FlopsPerToken
+    dtype_given: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be known beside the figures."""
+        assumed = self.spec.dtype_note
+        return self.spec.notes if assumed is None or self.dtype_given else (*self.spec.notes, assumed)
 
     def to_dict(self) -> dict[str, Any]:
         """As ``models show --json`` prints it."""
@@ -97,7 +104,7 @@ class ModelFacts:
             "caches": [entry for cache, layers in layer_caches(self.spec) for entry in _entries(cache, layers)],
             "read_keys": list(self.spec.read_keys),
             "ignored_keys": list(self.spec.ignored_keys),
-            "notes": list(self.spec.notes),
+            "notes": list(self.notes),
             "parts": [
                 {
                     "part": part.part,
@@ -151,6 +158,7 @@ def model_facts(
         kv_bytes_per_sequence=sequence,
         state_bytes_per_sequence=sum(layers * cache.state_bytes for cache, layers in caches),
         flops=flops_per_token(spec),
+        dtype_given=deployment.dtype is not None,
     )
 
 

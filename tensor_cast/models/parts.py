@@ -145,9 +145,22 @@ def state_dtype(config: Config, key: str) -> str:
 
 def model_dtype(config: Config) -> str:
     """The checkpoint's dtype; bfloat16 where it does not say, as float32 checkpoints are served in bfloat16 too."""
-    name = config.text("dtype", config.text("torch_dtype", "bfloat16"))
-    dtype = canonical_dtype(name)
+    dtype = _stated_dtype(config)
     return dtype if dtype in ACTIVATION_DTYPES and dtype != "float32" else "bfloat16"
+
+
+def dtype_note(config: Config) -> str | None:
+    """What is to be said where ``model_dtype`` is not what the config says; ``None`` where it is."""
+    stated = _stated_dtype(config)
+    if stated == model_dtype(config):
+        return None
+    says = "names no dtype" if stated is None else f"says {stated}"
+    return f"The config {says}: bfloat16 is assumed for hidden states and unquantised weights (--dtype sets another)."
+
+
+def _stated_dtype(config: Config) -> str | None:
+    name = config.text("dtype", config.text("torch_dtype", ""))
+    return canonical_dtype(name) if name else None
 
 
 def spec(
@@ -180,6 +193,7 @@ def spec(
         vocabulary=vocabulary,
         layers=layers,
         dtype=model_dtype(config),
+        dtype_note=dtype_note(config),
         max_position_embeddings=config.optional_integer("max_position_embeddings"),
         mtp_layer=mtp_layer,
         mtp_modules=mtp_modules,

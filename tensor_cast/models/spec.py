@@ -24,8 +24,8 @@ class ModelSpec:
     ``vision_in_total`` says whether the published parameter count, that of the reference class, includes the encoder.
     ``checkpoint`` is the checkpoint's own quantisation and ``quantization`` the same in words; ``checkpoint_problem``
     says what is unknown about it, and then there is neither. ``draft`` is a smaller model that drafts tokens for this
-    one. ``read_keys`` are the config keys that it follows from and ``ignored_keys``
-    those that the family does not know and that could change the cost.
+    one. ``dtype_note`` says that ``dtype`` is assumed, where it is. ``read_keys`` are the config keys that it follows
+    from and ``ignored_keys`` those that the family does not know and that could change the cost.
     """
 
     name: str
@@ -35,6 +35,7 @@ class ModelSpec:
     vocabulary: Vocabulary
     layers: tuple[DecoderLayer, ...]
     dtype: str = "bfloat16"
+    dtype_note: str | None = None
     max_position_embeddings: int | None = None
     mtp_layer: DecoderLayer | None = None
     mtp_modules: int = 0

@@ -32,7 +32,7 @@ def kernel_sections(
         sections.append(bounds(rows))
     sections.append(categories(estimate))
     if found:
-        sections.append(collectives(found))
+        sections.append(collectives(found, gaps=float(estimate.gaps_s) > 0.0))
     return sections
 
 
@@ -124,8 +124,11 @@ def bounds(rows: Sequence[OpEstimate]) -> Table:
 
 
 def categories(estimate: TimedKernels) -> Table:
-    """Seconds by category."""
-    found = {name: float(seconds) for name, seconds in estimate.categories.items()}
+    """Seconds by category, and those in which no kernel runs and that no row holds."""
+    found: dict[str, float] = {name: float(seconds) for name, seconds in estimate.categories.items()}
+    rest = float(estimate.total_time_s + estimate.overlapped_s) - sum(found.values())
+    if rest > 1e-9 * float(estimate.total_time_s):
+        found["no kernel"] = rest
     unit = column_unit(list(found.values()))
     return Table(
         "Categories",
@@ -137,8 +140,8 @@ def categories(estimate: TimedKernels) -> Table:
     )
 
 
-def collectives(found: Sequence[CollectiveEstimate]) -> Table:
-    """A row a kind, part, size and group; layers that do the same are added up."""
+def collectives(found: Sequence[CollectiveEstimate], *, gaps: bool = False) -> Table:
+    """A row a kind, part, size and group; layers that do the same are added up. ``gaps``: kernels' rows hold them."""
     merged: dict[tuple[Any, ...], tuple[float, float]] = {}
     for one in found:
         key = (one.name, one.part, float(one.bytes), one.group_size, one.stride, one.link, one.fused)
@@ -159,8 +162,10 @@ def collectives(found: Sequence[CollectiveEstimate]) -> Table:
         Column("link"),
         Column(f"total {unit[1]}", right=True),
     )
-    fused_note = "(time) is hidden inside a fused kernel." if any(one.fused for one in found) else ""
-    return Table("Collectives", columns, tuple(rows), note=fused_note)
+    notes = ["(time) is hidden inside a fused kernel."] if any(one.fused for one in found) else []
+    if gaps:
+        notes.append("Transfers alone: the rows of Kernels also hold the gap after each launch.")
+    return Table("Collectives", columns, tuple(rows), note=" ".join(notes))
 
 
 def _times(seconds: Sequence[float], unit: tuple[float, str]) -> list[str]:

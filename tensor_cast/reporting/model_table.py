@@ -53,7 +53,7 @@ def model_report(facts: ModelFacts) -> list[Section]:
                 "warning",
             )
         )
-    sections += [Sentence(f"Note: {note}", "warning") for note in facts.spec.notes]
+    sections += [Sentence(f"Note: {note}", "warning") for note in facts.notes]
     return sections
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,12 +11,13 @@ from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.quantity import Quantity
 from tensor_cast.reporting.kernel_tables import kernel_sections
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
-from tensor_cast.reporting.units import byte_size, count, duration, error_band, plural
+from tensor_cast.reporting.units import byte_size, count, duration, error_band, percent, plural
 from tensor_cast.timed_kernels import TimedKernels
 
 if TYPE_CHECKING:
     # Diffusion pipelines share the tables below, and have no use for the models that these import.
     from tensor_cast.advice import Remedy
+    from tensor_cast.deployment import Deployment
     from tensor_cast.estimate import Estimate
     from tensor_cast.memory import MemoryEstimate
     from tensor_cast.video_advice import VideoRemedy
@@ -93,11 +94,34 @@ def configuration(estimate: Estimate) -> Facts:
         ("workload", _workload(estimate)),
         ("parallel", _parallel(estimate)),
         ("quantised", _quantised(estimate)),
-        ("kernels", f"{fusion(deployment.compile)}; {_LAUNCHES[deployment.execution]}"),
+        ("kernels", "; ".join((fusion(deployment.compile), *_fusions(estimate), _LAUNCHES[deployment.execution]))),
+        ("engine", _engine(estimate)),
         ("device", device_line(estimate.device, estimate)),
         ("links", links_line(estimate.device)),
     ]
     return Facts("Configuration", tuple((name, value) for name, value in rows if value))
+
+
+def _fusions(estimate: Estimate) -> Iterator[str]:
+    """Further fusions by their options' names."""
+    for name in ("enable_multistream", "enable_matmul_allreduce", "enable_dispatch_ffn_combine"):
+        if getattr(estimate.deployment, name):
+            yield name
+
+
+def _engine(estimate: Estimate) -> str:
+    """What the serving engine adds to the kernels of this step; nothing without one."""
+    from tensor_cast.performance_model.engine import get_engine
+
+    if estimate.deployment.engine == "none":
+        return ""
+    engine = get_engine(estimate.deployment.engine)
+    text = f"{engine.name}: {duration(engine.step_s)} of its own a step"
+    if not estimate.workload.decode and (first := engine.first_step_s(estimate.model.expert_layers)):
+        text += f" and {duration(first)} a request"
+    if engine.launch_overlap:
+        text += f"; {percent(engine.launch_overlap)} of a launch hides behind the kernel before"
+    return text
 
 
 def parameters(total: int, active: int) -> str:
@@ -112,7 +136,8 @@ def _workload(estimate: Estimate) -> str:
     queries, query_length = float(workload.num_queries), float(workload.query_length)
     kind = "decode" if workload.decode else "prefill"
     text = (
-        f"{kind}: {plural(queries, 'query')} x {plural(query_length, 'token')} = {queries * query_length:,.0f} tokens"
+        f"{kind}: {plural(queries, 'query')} x {plural(query_length, 'token')} = "
+        f"{plural(queries * query_length, 'token')}"
     )
     text += f", {workload.context_length:,.0f} already in the context of each"
     if workload.prefix_cache_hit_rate:
@@ -125,6 +150,8 @@ def _workload(estimate: Estimate) -> str:
         drafter = f" by {estimate.model.draft.name}" if estimate.model.draft and workload.num_draft_tokens else ""
         text += f", {plural(workload.drafted_tokens, 'token')} drafted{drafter}"
         text += f" ({float(workload.tokens_per_sequence):.3g} expected a step)"
+    if estimate.deployment.block_size > 1:
+        text += f", KV cache in blocks of {plural(estimate.deployment.block_size, 'token')}"
     return text
 
 
@@ -135,13 +162,27 @@ def _parallel(estimate: Estimate) -> str:
     text = f"{sizes.world:,} devices = tp {sizes.tp} x dp {sizes.dp} x pp {sizes.pp}"
     if estimate.model.has_experts:
         text += f"; experts ep {sizes.ep} x tp {sizes.moe_tp} x dp {sizes.moe_dp}"
+        text += "".join(f", {words}" for words in _expert_options(estimate.deployment))
     others = {"mlp": sizes.mlp_tp, "o_proj": sizes.o_proj_tp, "lm_head": sizes.lmhead_tp}
     text += "".join(f"; {name} tp {size}" for name, size in others.items() if size != sizes.tp)
     if sizes.dcp > 1:
         text += f"; decode context parallel {sizes.dcp}"
     if estimate.deployment.enable_sequence_parallel:
         text += "; sequence parallel"
+    if estimate.deployment.vision_tp_size is not None and estimate.model.vision is not None:
+        text += f"; vision encoder tp {estimate.deployment.vision_tp_size}"
     return text
+
+
+def _expert_options(deployment: Deployment) -> Iterator[str]:
+    if deployment.expert_skew not in (None, 1.0):
+        yield f"the busiest rank {deployment.expert_skew:g} x the mean"
+    if deployment.enable_redundant_experts:
+        yield "a spare one on each rank"
+    if deployment.enable_shared_expert_tp:
+        yield "shared ones over tp"
+    if deployment.shared_expert_ranks:
+        yield f"shared ones alone on {plural(deployment.shared_expert_ranks, 'rank')}"
 
 
 def _quantised(estimate: Estimate) -> str:
@@ -177,7 +218,8 @@ def times(estimate: Estimate) -> Facts:
     band = error_band(float(estimate.error_low), float(estimate.error_high))
     rows = [("execution time", f"{duration(float(estimate.total_time_s))} ({band})")]
     if idle := float(estimate.idle_s):
-        where = "between launches (in the rows of analytic times) and waiting for the host"
+        engine = "" if estimate.deployment.engine == "none" else ", the engine among it"
+        where = f"between launches (in the rows of analytic times) and waiting for the host{engine}"
         rows.append(("without a kernel", f"{duration(idle)} of it, {where}"))
     if encoder := float(estimate.encoder_time_s):
         rows.append(("vision encoder", f"{duration(encoder)} of it"))

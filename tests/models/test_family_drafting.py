@@ -65,7 +65,7 @@ def test_without_drafting_a_draft_model_costs_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_draft_tokens": -1}, "num_draft_tokens must be at least 0"),
+        ({"num_draft_tokens": -1}, "num_draft_tokens must be a whole number of at least 0"),
         ({"num_draft_tokens": 2, "num_mtp_tokens": 2}, "not by both"),
         ({"acceptance_length": 2.0}, "acceptance_length needs drafted tokens"),
         ({"num_draft_tokens": 2, "acceptance_length": 3.5}, "must lie between 1 and 3"),
