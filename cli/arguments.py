@@ -290,10 +290,10 @@ def add_output_arguments(parser: CommandParser) -> None:
 
 
 def check_performance_model(arguments: argparse.Namespace) -> None:
-    """Refuse flags of measured times without asking for any.
+    """Refuse flags of measured times without asking for any, and a database that is not there.
 
     Raises:
-        UsageError: one is given with the analytic model.
+        UsageError: one is given with the analytic model, or the path is no directory.
     """
     given = {
         "--profiling-database-path": arguments.profiling_database_path is not None,
@@ -302,16 +302,24 @@ def check_performance_model(arguments: argparse.Namespace) -> None:
     useless = [flag for flag, is_given in given.items() if is_given]
     if useless and arguments.performance_model != "profiling":
         raise UsageError(f"{useless[0]} is about measured times: add --performance-model profiling, or leave it out.")
+    path = arguments.profiling_database_path
+    if path is not None and not path.is_dir():
+        raise UsageError(f"--profiling-database-path {path} is no directory.")
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
     """Refuse result files that could not be written, before anything is computed.
 
     Raises:
-        ModelingError: there is no such directory, or it may not be written.
+        ModelingError: there is no such directory, it may not be written, or one file would be written over the other.
     """
     from tensor_cast.reporting.output_file import check_writable
 
+    trace = arguments.chrome_trace_file
+    if str(trace) == "-":
+        raise UsageError("--chrome-trace-file - is no file: only --json may be - for stdout; give a file.")
+    if None not in (arguments.json, trace) and arguments.json.resolve() == trace.resolve():
+        raise UsageError(f"--json and --chrome-trace-file are both {trace}: give two files.")
     for flag, path in (("--json", arguments.json), ("--chrome-trace-file", arguments.chrome_trace_file)):
         if path is not None and (flag, str(path)) != ("--json", "-"):
             check_writable(path, flag)

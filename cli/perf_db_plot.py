@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cli.parser import UsageError
 from cli.perf_db_device import measured_device
 from cli.text_scatter import Series, log_scatter
 from tensor_cast.errors import ModelingError
@@ -81,6 +82,12 @@ def add_plot_parser(commands: Subparsers) -> None:
     parser.add_argument("--text-only", action="store_true", help="write no PNG; needs no matplotlib")
 
 
+def _check_png(path: Path) -> None:
+    """Refuse a name that says another format."""
+    if path.suffix.casefold() != ".png":
+        raise UsageError(f"--output {path} is no PNG file: give a name that ends in .png.")
+
+
 def run_plot(arguments: argparse.Namespace) -> int:
     """Draw the collectives of a directory; returns the exit status.
 
@@ -90,6 +97,7 @@ def run_plot(arguments: argparse.Namespace) -> int:
     from tensor_cast.performance_model.collective_times import communication_directory
 
     if not arguments.text_only:
+        _check_png(arguments.output)
         _require_matplotlib()
     directory = communication_directory(arguments.directory)
     if directory is None:

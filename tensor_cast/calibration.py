@@ -89,7 +89,8 @@ def calibrate(
     device = replace(device, name=name, description=f"Calibrated from {directory}")
     start, fits = device, []
     for key, rows in by_class.rows.items():
-        on_class(f"{key}: {sum(len(part.seconds) for part in rows)} rows")
+        count = sum(len(part.seconds) for part in rows)
+        on_class(f"{key}: {count} row{'' if count == 1 else 's'}")
         device, fit = _fit_class(start, device, key, rows, directory)
         fits.append(fit)
     unknown = Residuals(float("nan"), float("nan"))

@@ -10,6 +10,7 @@ from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.evaluation.flags import Flags
 from tensor_cast.evaluation.request import EvaluationRequest, Strategy
 from tensor_cast.evaluation.simulator_process import simulate_in_process
+from tensor_cast.reporting.units import plural
 
 _NAMES = {
     "tp_size": "tensor parallelism",
@@ -74,5 +75,6 @@ def collective_lines(collectives: Sequence[Mapping[str, Any]]) -> list[str]:
         key = (one["name"], one["group_size"], one["link"])
         calls[key] = calls.get(key, 0.0) + one["count"]
     return [
-        f"{name} over {group} devices, {link} link: {count:,.0f} calls" for (name, group, link), count in calls.items()
+        f"{name} over {group} devices, {link} link: {plural(count, 'call')}"
+        for (name, group, link), count in calls.items()
     ]

@@ -37,7 +37,7 @@ def packaged_database(device: str) -> Path:
         known = sorted(path.parents[1].name for path in DATA_DIRECTORY.glob("*/vllm_ascend/*/"))
         raise ModelingError(
             f"No measured times of {device} come with the package (they do for {', '.join(dict.fromkeys(known))}): "
-            "give a database of your own, or use the analytic model."
+            "give a database of your own (--profiling-database-path), or use the analytic model."
         )
     return directory
 

@@ -34,8 +34,9 @@ def write_whole(path: Path, text: str) -> None:
     target = path.resolve()
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")
+        # As it is named: /dev/stdout resolves to a pipe's name, which is no path that could be opened.
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
             return
         try:
             temporary.write_text(text, encoding="utf-8")

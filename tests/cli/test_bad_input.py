@@ -224,3 +224,33 @@ def test_an_interrupt_exits_130(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("tensor_cast.simulator.simulate", interrupted)
     assert main(("text-generate", "Qwen/Qwen3-8B", "--device", A2, *REQUEST)) == 130
+
+
+STEP = ("--num-queries", "1", "--query-length", "8", "--quantize-linear-action", "DISABLED", "--device", "H100")
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--chrome-trace-file", "-"), "--chrome-trace-file - is no file: only --json may be - for stdout"),
+        (("--json", "a", "--chrome-trace-file", "./a"), "--json and --chrome-trace-file are both a: give two files."),
+        (
+            ("--performance-model", "profiling", "--profiling-database-path", "nowhere"),
+            "--profiling-database-path nowhere is no directory.",
+        ),
+        (("--performance-model", "profiling"), "No measured times of H100_SXM_80GB come with the package"),
+    ],
+)
+def test_files_that_cannot_be_meant(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: tuple[str, ...],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["text-generate", "Qwen/Qwen3-0.6B", *STEP, *flags]) == 2
+    output = capsys.readouterr()
+    assert output.err.startswith(f"error: {sentence}")
+    assert not output.out
+    assert not list(tmp_path.iterdir())

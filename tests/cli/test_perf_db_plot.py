@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cli import perf_db
+from cli.main import main
 from cli.text_scatter import Series, log_scatter
 from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.paths import DATA_DIRECTORY, DEFAULT_DEVICE
@@ -101,3 +102,8 @@ def test_nothing_to_draw(plot: Plot, tmp_path: Path, rows: str | None, words: st
         (tmp_path / "hcom_allReduce_.csv").write_text(HEADER + rows)
     with pytest.raises(ModelingError, match=words):
         plot(tmp_path, "--text-only", "--device", "TEST_DEVICE")
+
+
+def test_a_picture_is_named_as_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["perf-db", "plot", str(tmp_path), "--output", str(tmp_path / "plot.svg")]) == 2
+    assert "plot.svg is no PNG file: give a name that ends in .png." in capsys.readouterr().err

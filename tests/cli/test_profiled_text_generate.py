@@ -66,7 +66,10 @@ def test_report_says_what_to_measure_next(capsys: pytest.CaptureFixture[str]) ->
         ((*A3, "--profiling-database-path", "x"), "--profiling-database-path is about measured times"),
         ((*A3, "--disable-profiling-interpolation"), "--disable-profiling-interpolation is about measured times"),
         (("--device", "ATLAS_800_A2_376T_64G", *PROFILING), "No measured times of ATLAS_800_A2_376T_64G"),
-        ((*A3, *PROFILING, "--profiling-database-path", "/nowhere"), "/nowhere does not exist"),
+        (
+            (*A3, *PROFILING, "--profiling-database-path", "/nowhere"),
+            "--profiling-database-path /nowhere is no directory.",
+        ),
         ((*A3, "--performance-model", "profile"), "Did you mean profiling"),
     ],
 )

@@ -59,3 +59,14 @@ def test_what_cannot_be_written_is_known_before(tmp_path: Path) -> None:
         check_writable(tmp_path, "--json")
     with pytest.raises(ModelingError, match="there is no directory"):
         check_writable(tmp_path / "no" / "new", "--json")
+
+
+def test_the_processs_own_stdout_is_written_to(tmp_path: Path) -> None:
+    # /dev/stdout leads to "/proc/…/fd/pipe:[…]", which has no directory.
+    read_end, write_end = os.pipe()
+    name = tmp_path / "stdout"
+    name.symlink_to(f"/dev/fd/{write_end}")
+    write_whole(name, "text")
+    assert os.read(read_end, 100) == b"text"
+    os.close(read_end)
+    os.close(write_end)
