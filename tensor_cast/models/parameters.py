@@ -41,8 +41,8 @@ class PartCount:
 
     @property
     def active(self) -> int:
-        """Parameters that one token uses."""
-        return round(self.total * self.active_share)
+        """Parameters that one text token uses: none of an encoder's."""
+        return 0 if self.vision else round(self.total * self.active_share)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class ParameterCount:
     @property
     def active(self) -> int:
         """Parameters that one text token uses, embedding and head included."""
-        return sum(part.active for part in self.parts if not part.vision)
+        return sum(part.active for part in self.parts)
 
 
 def count_parameters(spec: ModelSpec) -> ParameterCount:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tensor_cast.models.facts import CacheFacts, ModelFacts
-from tensor_cast.models.parameters import PartCount
+from tensor_cast.models.parameters import ParameterCount, PartCount
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
 from tensor_cast.reporting.table import parameters
 from tensor_cast.reporting.units import byte_size, count
@@ -63,6 +63,7 @@ def _summary(facts: ModelFacts) -> Facts:
         ("config", spec.origin),
         ("family", f"{spec.family} (model_type {spec.model_type}), {len(spec.layers)} layers, {facts.dtype}"),
         ("parameters", parameters(facts.parameters.total, facts.parameters.active)),
+        *_encoder_rows(facts.parameters),
         ("weights", f"{_bytes(facts.weight_bytes)}, {_format(facts)}"),
     ]
     if facts.tp > 1:
@@ -81,6 +82,12 @@ def _summary(facts: ModelFacts) -> Facts:
     if spec.max_position_embeddings is not None:
         rows.append(("longest context", f"{spec.max_position_embeddings:,} tokens"))
     return Facts(spec.name, tuple(rows))
+
+
+def _encoder_rows(found: ParameterCount) -> Iterator[tuple[str, str]]:
+    if found.vision:
+        which = "of them" if found.vision_in_total else "more, not counted by the model's class but in the weights,"
+        yield "", f"{found.vision:,} ({count(found.vision)}) {which} are the vision encoder's"
 
 
 def _format(facts: ModelFacts) -> str:
@@ -108,7 +115,7 @@ def _cache_rows(facts: ModelFacts) -> Iterator[tuple[str, str]]:
 
 def _parts(parts: Sequence[PartCount], facts: ModelFacts) -> Table:
     def cells(part: PartCount) -> tuple[str, ...]:
-        active = "all" if part.active == part.total else f"{part.active:,}"
+        active = "all" if part.active == part.total else f"{part.active:,}" if part.active else "images only"
         return (part.part, " x ".join(map(str, part.shape)), f"{part.count:,}", f"{part.total:,}", active)
 
     return Table(
@@ -122,6 +129,9 @@ def _parts(parts: Sequence[PartCount], facts: ModelFacts) -> Table:
         ),
         tuple(cells(part) for part in parts),
         total=("total", "", "", f"{facts.parameters.total:,}", f"{facts.parameters.active:,}"),
+        note=""
+        if facts.parameters.vision_in_total or not facts.parameters.vision
+        else f"The total leaves out the {facts.parameters.vision:,} parameters of the vision encoder.",
     )
 
 

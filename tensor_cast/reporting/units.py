@@ -18,14 +18,16 @@ def column_unit(seconds: Sequence[float]) -> tuple[float, str]:
     return next((size, name) for limit, size, name in _COLUMN_UNITS if longest >= limit)
 
 
-def decimals(largest: float) -> int:
-    """Decimals that show four digits of ``largest``."""
-    return next((digits for digits, limit in enumerate((1000.0, 100.0, 10.0)) if largest >= limit), 3)
+def decimals(largest: float, digits: int = 4) -> int:
+    """Decimals that show ``digits`` digits of ``largest``, once it is rounded to them: 2 for 9.9996."""
+    places = range(digits - 1, 0, -1)
+    return next((place for place in places if round(largest, place) < 10.0 ** (digits - place)), 0)
 
 
 def duration(seconds: float) -> str:
     """``1.234 ms``: four digits, in the unit that suits."""
-    size, name = next((unit for unit in _TIME_UNITS if seconds >= unit[0]), _TIME_UNITS[-1])
+    # What four digits would round to the next unit is written in that one: 1.000 s, not 1,000.0 ms.
+    size, name = next((unit for unit in _TIME_UNITS if seconds >= unit[0] * 0.99995), _TIME_UNITS[-1])
     value = seconds / size
     return f"{value:,.{decimals(value)}f} {name}"
 
@@ -63,7 +65,8 @@ def plural(number: float, noun: str) -> str:
 
 def _scaled(number: float, units: tuple[tuple[float, str], ...], none: str) -> str:
     for size, name in units:
-        if abs(number) >= size:
+        # As above, with three digits: 1.00 B, not 1000 M.
+        if abs(number) >= size * 0.9995:
             value = number / size
-            return f"{value:.{max(0, decimals(abs(value)) - 1)}f} {name}"
+            return f"{value:.{decimals(abs(value), 3)}f} {name}"
     return f"{number:,.0f}{none}"

@@ -69,6 +69,28 @@ def test_show_derives_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert "262,144 bytes a token in bfloat16" in text
 
 
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("Qwen/Qwen3-VL-8B-Instruct", "576,388,336 (576 M) of them are the vision encoder's"),
+        ("Qwen/Qwen3.5-9B", "456,010,480 (456 M) more, not counted by the model's class but in the weights,"),
+    ],
+)
+def test_rows_of_an_encoder_add_up_to_the_totals(capsys: pytest.CaptureFixture[str], model: str, words: str) -> None:
+    text = printed(capsys, "show", model)
+    assert words in text
+    section = text.split("Parameters: shape x copies\n")[1].split("\n\n")[0].splitlines()[1:]
+    rows = [line.replace(" x ", "x").split() for line in section if not line.startswith("  -")]
+    total = next(row for row in rows if row[0] == "total")
+    counted = [(row[3], "".join(row[4:])) for row in rows[: rows.index(total)]]
+    language = sum(int(size.replace(",", "")) for size, active in counted if active != "imagesonly")
+    everything = sum(int(size.replace(",", "")) for size, _ in counted)
+    beside = "The total leaves out the" in text
+    assert total == ["total", f"{language if beside else everything:,}", f"{language:,}"]
+    as_json = json.loads(printed(capsys, "show", model, "--json"))
+    assert sum(part["active"] for part in as_json["parts"]) == as_json["parameters"]["active"] == language
+
+
 def test_a_config_with_unknown_keys(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = {"model_type": "llama", "hidden_size": 512, "num_hidden_layers": 2, "num_attention_heads": 8}
     config |= {"intermediate_size": 1024, "vocab_size": 1000, "attention_twist": 3}

@@ -9,7 +9,17 @@ from tensor_cast.reporting.units import byte_size, column_unit, count, duration,
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(2.4947, "2.495 s"), (0.060987, "60.99 ms"), (4.5e-6, "4.500 us"), (0.0, "0.000 us"), (123.4567, "123.5 s")],
+    [
+        (2.4947, "2.495 s"),
+        (0.060987, "60.99 ms"),
+        (4.5e-6, "4.500 us"),
+        (0.0, "0.000 us"),
+        (123.4567, "123.5 s"),
+        (0.99999, "1.000 s"),
+        (9.9996, "10.00 s"),
+        (0.0999996, "100.0 ms"),
+        (0.9999, "999.9 ms"),
+    ],
 )
 def test_durations_have_four_digits(seconds: float, text: str) -> None:
     assert duration(seconds) == text
@@ -24,7 +34,17 @@ def test_a_column_has_one_unit() -> None:
 
 @pytest.mark.parametrize(
     ("number", "text"),
-    [(671_026_404_352, "671 B"), (37_552_282_624, "37.6 B"), (1.0264e12, "1.03 T"), (999, "999"), (0, "0")],
+    [
+        (671_026_404_352, "671 B"),
+        (37_552_282_624, "37.6 B"),
+        (1.0264e12, "1.03 T"),
+        (999, "999"),
+        (0, "0"),
+        (999_885_952, "1.00 B"),
+        (999_400_000, "999 M"),
+        (99_960_000, "100 M"),
+        (9_996_000, "10.0 M"),
+    ],
 )
 def test_counts(number: float, text: str) -> None:
     assert count(number) == text
