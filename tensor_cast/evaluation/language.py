@@ -36,6 +36,14 @@ class Language:
         """A name that comes from data, such as a bound or a parameter: translated where there is a translation."""
         return self._sentences.get(word, word)
 
+    def warning(self, sentence: str) -> str:
+        """A warning of the simulator's; English where its Chinese is not known."""
+        if self.name == "en":
+            return sentence
+        from tensor_cast.evaluation.chinese_warnings import translated
+
+        return translated(sentence)
+
     @property
     def html_name(self) -> str:
         """The language as HTML names it."""

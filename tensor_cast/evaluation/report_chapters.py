@@ -185,7 +185,7 @@ def metrics_chapter(results: Results, t: Language) -> list[Block]:
         if results.summary["status"] == "ok" and len(results.summary["iterations"]) > 1
         else None
     )
-    warnings = [Paragraph(text, "warning") for text in estimate.get("warnings", ())]
+    warnings = [Paragraph(t.warning(text), "warning") for text in estimate.get("warnings", ())]
     blocks: list[Block] = [
         Table((Column(t("Metric")), Column(t("Value"))), tuple(rows)),
         *warnings,

@@ -1,0 +1,117 @@
+"""The Chinese of the simulator's warnings, which arrive as finished English sentences."""
+
+from __future__ import annotations
+
+import re
+import string
+
+WARNINGS: dict[str, str] = {
+    # What a language model's request goes beyond, and what is assumed
+    "{count} tokens a sequence are more than the {limit} that {model} is made for (max_position_embeddings).": (
+        "每个序列 {count} 个 token，超过 {model} 的设计上限 {limit}（max_position_embeddings）。"
+    ),
+    "Config keys that the family {family} does not know, ignored: {keys}.": (
+        "系列 {family} 不认识以下配置项，已忽略：{keys}。"
+    ),
+    "The config names no dtype: bfloat16 is assumed for hidden states and unquantised weights "
+    "(--dtype sets another).": ("配置没有写明 dtype：隐藏状态和未量化的权重假设为 bfloat16（可用 --dtype 指定）。"),
+    "The config says {dtype}: bfloat16 is assumed for hidden states and unquantised weights (--dtype sets another).": (
+        "配置写的是 {dtype}：隐藏状态和未量化的权重假设为 bfloat16（可用 --dtype 指定）。"
+    ),
+    "The checkpoint is quantised ({format}), but linear layers are priced unquantised, as asked.": (
+        "检查点是量化的（{format}），但按要求以未量化的线性层计价。"
+    ),
+    "The checkpoint's own quantisation is not known and left out: {problem}": (
+        "检查点自身的量化格式未知，未计入：{problem}"
+    ),
+    "The config does not say whether MTP weights ship with the model: --num-mtp-tokens is not available for it.": (
+        "配置没有说明模型是否附带 MTP 权重：该模型不能使用 --num-mtp-tokens。"
+    ),
+    "The {count} MTP layers are left out: the config does not say what they consist of.": (
+        "未计入 {count} 个 MTP 层：配置没有说明其结构。"
+    ),
+    "Windowed layers are taken to have {heads} heads like the others: the config has no attention_other_setting.": (
+        "窗口注意力层假设与其他层一样有 {heads} 个头：配置中没有 attention_other_setting。"
+    ),
+    "An audio encoder (audio_config) is left out.": "未计入音频编码器（audio_config）。",
+    # Drafting
+    "Nothing drafts the {most} tokens a query that the decode step verifies: all of them count as accepted, an upper "
+    "bound of its throughput ({one} or {other} draft them).": (
+        "这个 decode 步为每个请求验证 {most} 个 token，却没有什么起草它们：全部按被接受计，吞吐是上限"
+        "（起草用 {one} 或 {other}）。"
+    ),
+    "No acceptance rate is given for the drafted tokens: one token a query is counted each step, a lower bound.": (
+        "没有给出草稿的接受率：每步每个请求按一个 token 计，是下限。"
+    ),
+    "A step that drafts {drafted} tokens verifies {verified} a query, but {name} is not {same}: as many tokens as it "
+    "says are computed, and no more than that are accepted.": (
+        "起草 {drafted} 个 token 的一步为每个请求验证 {verified} 个，但 {name} 不是 {same}：按它给出的数量计算，"
+        "接受的也不会更多。"
+    ),
+    # Engines
+    "Not measured: {engine}'s own time a step ({step}) and a request ({request}).": (
+        "没有实测：{engine} 每一步（{step}）和每个请求（{request}）的自身耗时。"
+    ),
+    "Not measured: {engine}'s own time a step ({step}).": "没有实测：{engine} 每一步的自身耗时（{step}）。",
+    "Not measured: {engine}'s own time a request ({request}).": "没有实测：{engine} 每个请求的自身耗时（{request}）。",
+    # Options without effect
+    "Without effect: {name}, as no layer is quantised to MXFP4 by a scheme.": (
+        "不起作用：{name}，因为没有任何层按方案量化为 MXFP4。"
+    ),
+    "Without effect: {name}, as the scheme of linear layers other than experts leaves the output head unquantised.": (
+        "不起作用：{name}，因为专家以外线性层的方案不量化输出头。"
+    ),
+    "Without effect: the scheme of routed experts, as the model has none.": (
+        "不起作用：路由专家的量化方案，因为模型没有路由专家。"
+    ),
+    "Without effect: {name}, as no vision encoder of the model is modelled.": (
+        "不起作用：{name}，因为该模型没有已建模的视觉编码器。"
+    ),
+    "Without effect: {name}, as the model has no dense MLP.": "不起作用：{name}，因为模型没有稠密 MLP。",
+    "Without effect: {name}, as the model has no shared experts.": "不起作用：{name}，因为模型没有共享专家。",
+    "Without effect: {name}, as no kernel of the model may run beside another: it has no shared experts.": (
+        "不起作用：{name}，因为模型没有共享专家，没有算子可以与其他算子并行。"
+    ),
+    # Measurements
+    "No measurement near this: {classes} kernels on {device}.": "附近没有实测：{device} 上的 {classes} 算子。",
+    "Kernel times of {device} rest on measurements of {others}.": "{device} 的算子耗时依据 {others} 的实测。",
+    "A kernel of {name} takes {time} s, which is beyond what was measured; the longest was {longest} s.": (
+        "一个 {name} 算子耗时 {time} s，超出实测范围；实测最长为 {longest} s。"
+    ),
+    # Generations
+    "Not priced, for want of a known config: {parts}.": "未计价（配置未知）：{parts}。",
+    "Config keys that are not known, ignored: {keys}.": "不认识以下配置项，已忽略：{keys}。",
+    "{pipeline} has one denoiser: there is nothing to offload.": "{pipeline} 只有一个去噪网络：没有可以卸载的。",
+    "{pipeline} has one denoiser: the flow shift changes nothing.": (
+        "{pipeline} 只有一个去噪网络：flow shift 不起作用。"
+    ),
+    "The VAE of {pipeline} never works in tiles: to run it without changes nothing.": (
+        "{pipeline} 的 VAE 从不分块运行：关闭分块不起作用。"
+    ),
+    "The step cache's range begins at step {first}, after the last: nothing is reused.": (
+        "步缓存的范围从第 {first} 步开始，已在最后一步之后：没有任何复用。"
+    ),
+    "What the text encoder's vision tower takes for given images is not priced.": (
+        "未计入文本编码器的视觉塔处理所给图像的耗时。"
+    ),
+    "The configs name no flow shift: {shift} is assumed, as in Wan2.2's diffusers form, to share out the steps between "
+    "the two denoisers (--flow-shift); their forwards cost the same.": (
+        "配置没有给出 flow shift：假设为 {shift}（与 Wan2.2 的 diffusers 形式相同），用来在两个去噪网络之间分配步数"
+        "（--flow-shift）；两者一次前向的开销相同。"
+    ),
+    "The step cache's range ends at {last}, after the last step.": "步缓存的范围止于 {last}，已在最后一步之后。",
+}
+"""A sentence with its figures as fields; what is in a field is not translated."""
+
+
+def translated(warning: str) -> str:
+    """``warning`` in Chinese, or as it is where it is not known."""
+    for english, chinese in WARNINGS.items():
+        if (match := re.fullmatch(_pattern(english), warning, re.DOTALL)) is not None:
+            return chinese.format(**match.groupdict())
+    return warning
+
+
+def _pattern(sentence: str) -> str:
+    parts = string.Formatter().parse(sentence)
+    return "".join(re.escape(text) + (f"(?P<{name}>.+?)" if name else "") for text, name, _, _ in parts)
