@@ -186,14 +186,14 @@ def _complete(
     model = evaluated_model(arguments.model, arguments.spec) if arguments.model is not None else None
     missing: dict[str, tuple[str, ...]] = {}
     if arguments.model is None:
-        missing["--model"] = tuple(model_families())
+        missing["--model"] = tuple(model_families(pipelines=kind != "text"))
     if model is None and arguments.spec is None:
         missing["--spec"] = tuple(specs_of(arguments.model)) if arguments.model else ()
     if "--device" not in flags:
         missing["--device"] = tuple(registry)
     for names in _REQUIRED[kind]:
         if names[0] not in flags and not (len(names) > 1 and all(name in flags for name in names[1:])):
-            missing[names[0]] = _choices(names[0])
+            missing[names[0]] = _choices(names[0], kind)
     if not missing:
         assert model is not None
         return model
@@ -225,10 +225,13 @@ _HINTS = {
 }
 
 
-def _choices(flag: str) -> tuple[str, ...]:
+def _choices(flag: str, kind: Kind) -> tuple[str, ...]:
+    from cli.arguments import LINEAR_ACTIONS
     from tensor_cast.quantization import LINEAR_SCHEMES
 
-    return tuple(LINEAR_SCHEMES) if flag == "--quantize-linear-action" else ()
+    # What a checkpoint itself says is known of language models alone.
+    schemes = LINEAR_ACTIONS if kind == "text" else tuple(LINEAR_SCHEMES)
+    return schemes if flag == "--quantize-linear-action" else ()
 
 
 def _missing_sentence(missing: dict[str, tuple[str, ...]], model: str | None) -> str:

@@ -259,7 +259,7 @@ SENTENCES: dict[str, str] = {
     "1. Whole step": "1. 整步",
     "Steps of the profile: {lengths}.": "采集到的各步：{lengths}。",
     "{count} kernels outside of every step are left out.": "不属于任何一步的 {count} 个算子未计入。",
-    "Most of the difference sits in {name}: {difference}.": "差异主要来自{name}：{difference}。",
+    "Most of the difference sits in {name}: {difference}.": "差异主要来自 {name}：{difference}。",
     "{count} lines of the profile do not fit their header and are left out.": (
         "采集数据中有 {count} 行与表头不符，未计入。"
     ),

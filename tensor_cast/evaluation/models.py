@@ -42,9 +42,12 @@ def specs_of(model: str) -> list[str]:
     return list(dict.fromkeys(name.removeprefix(prefix) for name in names if name.startswith(prefix)))
 
 
-def model_families() -> list[str]:
-    """Names that ``--model`` takes together with ``--spec``."""
-    return sorted({_split(model_id.rpartition("/")[2])[0] for model_id in catalog.catalog_ids()})
+def model_families(*, pipelines: bool | None = None) -> list[str]:
+    """Names that ``--model`` takes together with ``--spec``: of diffusion pipelines, of language models, or of both."""
+    ids = catalog.catalog_ids()
+    if pipelines is not None:
+        ids = [one for one in ids if (entry := catalog.find(one)) and (entry.pipeline is not None) == pipelines]
+    return sorted({_split(model_id.rpartition("/")[2])[0] for model_id in ids})
 
 
 def _completed(model: str, spec: str) -> EvaluatedModel:

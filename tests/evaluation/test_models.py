@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.main import main
 from tensor_cast.errors import ModelingError
 from tensor_cast.evaluation.models import evaluated_model, model_families, specs_of
 from tensor_cast.evaluation.request import EvaluatedModel
@@ -31,6 +32,21 @@ def test_a_family_alone_is_not_guessed() -> None:
     assert evaluated_model("wan2.2", None) is None
     assert {"t2v-a14b", "i2v-a14b", "ti2v-5b"} <= set(specs_of("wan2.2"))
     assert {"wan2.2", "qwen3", "deepseek"} <= set(model_families())
+
+
+def test_what_can_be_evaluated_is_of_the_kind_that_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    language, diffusion = set(model_families(pipelines=False)), set(model_families(pipelines=True))
+    assert language | diffusion == set(model_families())
+    assert "wan2.2" not in language
+    assert "qwen3" not in diffusion
+    assert main(["evaluate", "text"]) == 2
+    missing = capsys.readouterr().err
+    assert f"one of {', '.join(sorted(language))}\n" in missing
+    assert "MXFP4, CHECKPOINT" in missing
+    assert main(["evaluate", "video"]) == 2
+    missing = capsys.readouterr().err
+    assert f"one of {', '.join(sorted(diffusion))}\n" in missing
+    assert "CHECKPOINT" not in missing
 
 
 def test_a_path_needs_a_word_for_its_size(tmp_path: Path) -> None:
