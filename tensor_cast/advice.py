@@ -24,6 +24,8 @@ from tensor_cast.workload import TextWorkload
 
 MAX_TENSOR_PARALLEL = 8
 _SWEEP_POINTS = 1024
+_UNREACHED = 10**12
+"""More sequences than any deployment holds."""
 
 
 def recommend_strategy(spec: ModelSpec, device: DeviceProfile, world_size: int) -> dict[str, int]:
@@ -154,13 +156,35 @@ def _eight_bit(request: _Request) -> list[str]:
     return eight_bit_schemes(request.device.matrix_flops)
 
 
+def most_queries(
+    spec: ModelSpec,
+    *,
+    device: DeviceProfile,
+    workload: TextWorkload,
+    deployment: Deployment,
+    reserved_bytes: float = 0.0,
+) -> int:
+    """The most sequences that fit over the whole deployment, with all else as requested; 0 where not even one does."""
+    request = _Request(spec, device, workload, deployment, reserved_bytes)
+    found = _most_that_fit(request, _UNREACHED)
+    return 0 if found is None else found[0]
+
+
 def _fewer_queries(request: _Request) -> Remedy | None:
-    """The most queries that fit: memory grows with them, so each sweep narrows the range a thousandfold."""
-    fits, too_many = 0, int(request.workload.num_queries)
-    used = 0.0
+    found = _most_that_fit(request, int(request.workload.num_queries))
+    return None if found is None else Remedy({"num_queries": found[0]}, found[1])
+
+
+def _most_that_fit(request: _Request, too_many: int) -> tuple[int, float] | None:
+    """The most queries below ``too_many`` that fit, and the bytes that they need; ``None`` where not even one does.
+
+    Memory grows with them, so each sweep narrows the range a thousandfold.
+    """
+    fits, used = 0, 0.0
     while too_many - fits > 1:
         count = min(_SWEEP_POINTS, too_many - 1 - fits)
-        points = np.floor(np.linspace(fits + 1, too_many - 1, count))
+        space = np.geomspace if too_many > _SWEEP_POINTS * (fits + 1) else np.linspace
+        points = np.unique(np.floor(space(fits + 1, too_many - 1, count)))
         memory = request.memory(num_queries=points)
         good = np.flatnonzero(np.broadcast_to(memory.fits, points.shape))
         if not good.size:
@@ -169,7 +193,7 @@ def _fewer_queries(request: _Request) -> Remedy | None:
         best = int(good[-1])
         fits, used = int(points[best]), float(np.broadcast_to(memory.used_bytes, points.shape)[best])
         too_many = int(points[best + 1]) if best + 1 < points.size else too_many
-    return Remedy({"num_queries": fits}, used) if fits else None
+    return (fits, used) if fits else None
 
 
 def _more_devices(request: _Request, changes: dict[str, int | str]) -> Remedy | None:

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensor_cast import Deployment, DeviceProfile, ModelingError, ModelSpec, TextWorkload, simulate
-from tensor_cast.advice import Remedy, as_flags, recommend_strategy, what_would_fit
+from tensor_cast.advice import Remedy, as_flags, most_queries, recommend_strategy, what_would_fit
+from tensor_cast.devices import get_device
+from tensor_cast.models import load_spec
 from tests.small_models import dense, latent, sparse
 
 DEVICE = DeviceProfile.all_device_profiles["TEST_DEVICE"]
@@ -114,3 +116,41 @@ def test_no_strategy_is_said() -> None:
     alone = replace(dense(), layers=())
     with pytest.raises(ModelingError, match="No parallel sizes for 2 devices suit dense"):
         recommend_strategy(alone, DEVICE, 2)
+
+
+def test_the_most_queries_by_hand() -> None:
+    # Qwen3-8B in bfloat16: 8,190,735,360 x 2 = 16,381,470,720 bytes of weights; a sequence of 4,097 tokens keeps
+    # 4,097 x 36 layers x 8 heads x 256 x 2 bytes = 604,127,232. On 80 GiB: (85,899,345,920 - 16,381,470,720) /
+    # 604,127,232 = 115.07, and the rest holds the activations.
+    workload = TextWorkload(num_queries=1, query_length=1, context_length=4096, decode=True)
+    found = most_queries(
+        load_spec("Qwen/Qwen3-8B"), device=get_device("H100"), workload=workload, deployment=Deployment()
+    )
+    assert found == 115
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.sampled_from([dense(), sparse(), latent()]),
+    st.integers(min_value=1, max_value=5000),
+    st.sampled_from([1, 2, 4]),
+    st.floats(min_value=0.0, max_value=60e9),
+)
+def test_the_most_queries_fit_and_one_more_does_not(
+    spec: ModelSpec, context: int, ranks: int, reserved_bytes: float
+) -> None:
+    workload = replace(DECODE, context_length=context)
+    deployment = Deployment(world_size=ranks, dp_size=ranks)
+    most = most_queries(spec, device=DEVICE, workload=workload, deployment=deployment, reserved_bytes=reserved_bytes)
+    for queries, fit in ((most, True), (most + 1, False)):
+        if queries:
+            step = replace(workload, num_queries=queries)
+            estimate = simulate(
+                spec, device=DEVICE, workload=step, deployment=deployment, reserved_bytes=reserved_bytes
+            )
+            assert bool(estimate.fits) is fit
+
+
+def test_no_query_fits_beside_what_is_reserved() -> None:
+    request = {"device": DEVICE, "workload": DECODE, "deployment": Deployment()}
+    assert most_queries(dense(), **request, reserved_bytes=DEVICE.memory_bytes) == 0  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cli import arguments as shared
 from cli.parser import CommandParser, UsageError, number, whole_number, with_flags
@@ -180,15 +180,9 @@ def run(arguments: argparse.Namespace) -> int:
     )
     flags = {name: f"--{name.replace('_', '-')}" for name in vars(arguments)}
     estimate = replace(estimate, warnings=tuple(with_flags(warning, flags) for warning in estimate.warnings))
-    remedies: tuple[Remedy, ...] = ()
-    if not estimate.fits:
-        from tensor_cast.advice import what_would_fit
-
-        remedies = what_would_fit(
-            spec, device=device, workload=workload, deployment=deployment, reserved_bytes=reserved_bytes
-        )
+    room = _room(estimate, spec, reserved_bytes)
     _log.debug("%d kernels estimated in %.1f ms", len(estimate.kernels), (time.perf_counter() - loaded) * 1e3)
-    _write(arguments, estimate, remedies)
+    _write(arguments, estimate, room)
     return 0
 
 
@@ -279,7 +273,23 @@ def _require_strategy(arguments: argparse.Namespace, spec: ModelSpec, device: De
     )
 
 
-def _write(arguments: argparse.Namespace, estimate: Estimate, remedies: tuple[Remedy, ...]) -> None:
+class _Room(NamedTuple):
+    """What would make a request fit, and the most queries of its length that fit at once."""
+
+    remedies: tuple[Remedy, ...]
+    most_queries: int
+
+
+def _room(estimate: Estimate, spec: ModelSpec, reserved_bytes: float) -> _Room:
+    from tensor_cast.advice import most_queries, what_would_fit
+
+    workload, deployment, device = estimate.workload, estimate.deployment, estimate.device
+    request: Any = {"device": device, "workload": workload, "deployment": deployment, "reserved_bytes": reserved_bytes}
+    remedies = () if estimate.fits else what_would_fit(spec, **request)
+    return _Room(remedies, most_queries(spec, **request))
+
+
+def _write(arguments: argparse.Namespace, estimate: Estimate, room: _Room) -> None:
     """Files first: when one cannot be written, nothing has been printed that looks like success."""
     from tensor_cast.reporting.output_file import write_whole
 
@@ -292,7 +302,7 @@ def _write(arguments: argparse.Namespace, estimate: Estimate, remedies: tuple[Re
         )
         _log.info("trace written to %s", arguments.chrome_trace_file)
     if arguments.json is not None:
-        text = json.dumps(_document(estimate, remedies), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(_document(estimate, room), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         if str(arguments.json) == "-":
             sys.stdout.write(text)
             return
@@ -304,7 +314,8 @@ def _write(arguments: argparse.Namespace, estimate: Estimate, remedies: tuple[Re
     show(
         report(
             estimate,
-            remedies=remedies,
+            remedies=room.remedies,
+            most_queries=room.most_queries,
             input_shapes=arguments.dump_input_shapes,
             op_bounds=arguments.dump_op_bound_results,
             all_kernels=arguments.all_kernels,
@@ -312,9 +323,9 @@ def _write(arguments: argparse.Namespace, estimate: Estimate, remedies: tuple[Re
     )
 
 
-def _document(estimate: Estimate, remedies: tuple[Remedy, ...]) -> dict[str, Any]:
-    would_fit = [{"changes": remedy.changes, "used_bytes": remedy.used_bytes} for remedy in remedies]
-    return {**estimate.to_dict(), "would_fit": would_fit}
+def _document(estimate: Estimate, room: _Room) -> dict[str, Any]:
+    would_fit = [{"changes": remedy.changes, "used_bytes": remedy.used_bytes} for remedy in room.remedies]
+    return {**estimate.to_dict(), "would_fit": would_fit, "most_queries": room.most_queries}
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ def report(
     estimate: Estimate,
     *,
     remedies: Sequence[Remedy] = (),
+    most_queries: int | None = None,
     input_shapes: bool = False,
     op_bounds: bool = False,
     all_kernels: bool = False,
@@ -41,6 +42,7 @@ def report(
     Args:
         estimate: of scalar quantities.
         remedies: what would make it fit, where it does not.
+        most_queries: how many queries of this length fit.
         input_shapes: a row for each shape, with the shapes below it.
         op_bounds: another table with the time of every row by each bound alone.
         all_kernels: a row for each kernel, however small.
@@ -59,7 +61,7 @@ def report(
         all_kernels=all_kernels,
     )
     sections += measured_sections(estimate)
-    sections += [times(estimate), memory(estimate.memory)]
+    sections += [times(estimate), memory(estimate.memory, most_queries=most_queries if estimate.fits else None)]
     sections += [Sentence(f"Warning: {warning}", "warning") for warning in estimate.warnings]
     return sections
 
@@ -234,8 +236,8 @@ def times(estimate: Estimate) -> Facts:
     return Facts("Time", tuple(rows))
 
 
-def memory(estimate: MemoryEstimate) -> Table:
-    """Bytes on the fullest device, in GB and in GiB."""
+def memory(estimate: MemoryEstimate, *, most_queries: int | None = None) -> Table:
+    """Bytes on the fullest device, in GB and in GiB, and how many queries would fit."""
     parts = {
         "weights": estimate.weights_bytes,
         "KV cache": estimate.kv_cache_bytes,
@@ -246,7 +248,11 @@ def memory(estimate: MemoryEstimate) -> Table:
         "device": estimate.device_bytes,
     }
     rows = [(name, size) for name, size in parts.items() if name != "state" or float(size) > 0.0]
-    encoder = float(estimate.encoder_weights_bytes)
+    notes = []
+    if encoder := float(estimate.encoder_weights_bytes):
+        notes.append(f"{byte_size(encoder)} of the weights are the vision encoder's.")
+    if most_queries is not None:
+        notes.append(f"At most {plural(most_queries, 'query')} of this length fit at once (--num-queries).")
 
     def cells(name: str, size: Quantity) -> tuple[str, ...]:
         value = float(size)
@@ -262,5 +268,5 @@ def memory(estimate: MemoryEstimate) -> Table:
         ),
         tuple(cells(name, size) for name, size in rows),
         total=cells("available", estimate.available_bytes),
-        note=f"{byte_size(encoder)} of the weights are the vision encoder's." if encoder else "",
+        note=" ".join(notes),
     )

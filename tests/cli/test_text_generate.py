@@ -90,7 +90,10 @@ def test_the_json_is_the_estimate(capsys: pytest.CaptureFixture[str]) -> None:
         workload=TextWorkload(num_queries=2, query_length=512),
         deployment=Deployment(),
     )
-    assert document(capsys, *REQUEST) == json.loads(json.dumps(estimate.to_dict() | {"would_fit": []}))
+    found = document(capsys, *REQUEST)
+    assert f"At most {found['most_queries']:,} queries of this length fit at once" in printed(capsys, *REQUEST)
+    room = {"would_fit": [], "most_queries": found["most_queries"]}
+    assert found == json.loads(json.dumps(estimate.to_dict() | room))
 
 
 def test_the_json_has_the_promised_keys(capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,6 +135,8 @@ def test_what_does_not_fit_is_said_first_and_still_timed(capsys: pytest.CaptureF
     assert found["memory"]["reserved_bytes"] == 60e9
     assert found["total_time_s"] > 0
     assert found["would_fit"]
+    assert "At most" not in rest
+    assert found["most_queries"] < found["workload"]["num_queries"]
 
 
 def test_collectives_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
