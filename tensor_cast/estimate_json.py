@@ -29,6 +29,7 @@ def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
             "dtype": estimate.dtype,
             "origin": estimate.model.origin,
             "ignored_keys": list(estimate.model.ignored_keys),
+            "draft": None if estimate.model.draft is None else estimate.model.draft.name,
         },
         "device": estimate.device.name,
         "workload": {key: _plain(value) for key, value in asdict(estimate.workload).items()},

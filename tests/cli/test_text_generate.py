@@ -295,6 +295,8 @@ def test_a_draft_model_and_a_checkpoints_own_format(capsys: pytest.CaptureFixtur
     text = printed(capsys, *words, *rest, "--draft-model", "qwen3-0.6b", "--num-draft-tokens", "2")
     assert "2 tokens drafted by Qwen/Qwen3-0.6B" in text
     assert "linear layers CHECKPOINT (W4A16_MXFP4)" in text
+    found = document(capsys, *words, *rest, "--draft-model", "qwen3-0.6b", "--num-draft-tokens", "2")
+    assert found["model"]["draft"] == "Qwen/Qwen3-0.6B"
 
 
 def test_log_levels(capsys: pytest.CaptureFixture[str]) -> None:
