@@ -51,7 +51,9 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
     commands = parser.add_subparsers(dest="models_command", metavar="{list,show}")
-    commands.add_parser("list", help="the models of the catalog, as without a command")
+    listing = commands.add_parser("list", help="the models of the catalog, as without a command")
+    # Suppressed where it is not given here: it may have been given before "list".
+    listing.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the list as JSON")
     details = commands.add_parser(
         "show",
         help="parameters, weights, KV cache and FLOPs of one model, with their derivation",

@@ -47,9 +47,20 @@ class CommandParser(argparse.ArgumentParser):
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Raise for arguments that the command does not have."""
         first = next((argument for argument in unknown if argument.startswith("-")), unknown[0])
-        known = [option for action in self._actions for option in action.option_strings]
-        near = did_you_mean(first.partition("=")[0].replace("_", "-"), known) if first.startswith("-") else ""
+        typed = first.partition("=")[0]
+        known = [option for option in self._options() if option != typed]
+        near = did_you_mean(typed.replace("_", "-"), known) if first.startswith("-") else ""
         self.error(f"there is no argument {first}.{near}")
+
+    def _options(self) -> dict[str, None]:
+        """Options of the command and of its own commands, each once."""
+        found: dict[str, None] = {}
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action.choices.values():
+                    found.update(parser._options())
+            found.update(dict.fromkeys(action.option_strings))
+        return found
 
     def flags(self) -> dict[str, str]:
         """Flags by destination, subcommands' too, as the core names it: ``num_queries`` -> ``--num-queries``."""

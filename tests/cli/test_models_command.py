@@ -39,6 +39,11 @@ def test_the_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(rows) == catalog_ids()
 
 
+def test_the_list_as_json_wherever_the_flag_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = (printed(capsys, *words) for words in (("--json", "list"), ("list", "--json")))
+    assert before == after == printed(capsys, "--json")
+
+
 def test_show_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("show", "Qwen/Qwen3-32B", "--json", "--context-length", "1000", "--tp-size", "16")
     found = json.loads(printed(capsys, *words, "--quantize-attention-action", "INT8", "--block-size", "128"))

@@ -40,6 +40,8 @@ def test_numbers_have_bounds() -> None:
         (["text-generate", "--log-level", "foo"], "got 'foo'. `"),
         (["models", "shwo"], "there is no command 'shwo': one of list, show. Did you mean show? `"),
         (["devices", "foo"], "there is no command 'foo': one of show, add. `"),
+        (["models", "show", "Qwen/Qwen3-8B", "--tp-sise", "2"], "--tp-sise. Did you mean --tp-size"),
+        (["devices", "--json"], "there is no argument --json. `"),
         (["devices", "show"], "the following arguments are required: NAME. `"),
     ],
 )
