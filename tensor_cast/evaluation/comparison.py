@@ -101,6 +101,9 @@ def differing_parameters(evaluations: Sequence[Compared]) -> dict[str, list[Any]
     names = dict.fromkeys(name for settings in every for name in settings)
     rows = {name: [settings.get(name) for settings in every] for name in names}
     found = {name: values for name, values in rows.items() if any(value != values[0] for value in values[1:])}
+    # A size that one left out and another gave is no difference where both resolve to the same.
+    same = {_flag_of(name) for name in rows if name not in found}
+    found = {name: values for name, values in found.items() if name not in same}
     # Resolved sizes are told where no flag of the same size tells them.
     return {name: values for name, values in found.items() if _flag_of(name) not in found}
 

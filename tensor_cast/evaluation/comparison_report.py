@@ -113,11 +113,13 @@ def _parameters(evaluations: Sequence[Compared], t: Language) -> Block:
     if not found:
         return Paragraph(t("Nothing: all parameters are the same."))
     columns = (Column(t("Parameter")), *(Column(one.letter) for one in evaluations))
-    rows = tuple((f"`{name}`", *(_value(value) for value in values)) for name, values in found.items())
+    rows = tuple((f"`{name}`", *(_value(value, t) for value in values)) for name, values in found.items())
     return Table(columns, rows)
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, t: Language) -> str:
+    if isinstance(value, bool):
+        return t("yes") if value else t("no")
     return "-" if value in (None, [], "") else str(value)
 
 

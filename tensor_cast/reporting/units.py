@@ -33,10 +33,10 @@ def duration(seconds: float) -> str:
 
 
 def error_band(low: float, high: float) -> str:
-    """``-9 % … +14 %``: how far the truth may lie from a time, in four cases of five."""
+    """``-9%…+14%``: how far the truth may lie from a time, in four cases of five."""
     if isnan(low) or isnan(high):
         return "no measurement near this"
-    return f"{low * 100:+.0f} % … {high * 100:+.0f} %"
+    return f"{low:+.0%}…{high:+.0%}, in four cases of five"
 
 
 def count(number: float) -> str:

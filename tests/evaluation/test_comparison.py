@@ -45,8 +45,18 @@ def test_kernel_differences_add_up_to_the_categories(pair: list[Results]) -> Non
 
 
 def test_only_what_differs_is_listed(pair: list[Results]) -> None:
-    found = differing_parameters(compared(pair))
-    assert found == {"world_size": [1, 4], "tp_size": [None, 4], "dp_size": [None, 1]}
+    # Of dp_size one evaluation was given 1 and the other nothing, which is 1 as well.
+    assert [one.config["parameters"]["dp_size"] for one in pair] == [None, 1]
+    assert differing_parameters(compared(pair)) == {"world_size": [1, 4], "tp_size": [None, 4]}
+
+
+def test_a_switch_is_told_as_the_report_tells_it(pair: list[Results]) -> None:
+    other = copy.deepcopy(pair[0].config)
+    other["parameters"]["compile"] = not pair[0].config["parameters"]["compile"]
+    evaluations = compared([pair[0], Results(pair[1].directory, other, pair[0].summary)])
+    assert re.search(
+        r"`compile` \| (yes \| no|no \| yes) \|", markdown(comparison_page(evaluations, Language("en"), NOW))
+    )
 
 
 def test_the_page_holds_ratios_and_causes(pair: list[Results]) -> None:
