@@ -193,8 +193,8 @@ def add_parallel_arguments(parser: CommandParser) -> None:
         "--expert-skew",
         type=number(1.0),
         metavar="RATIO",
-        help="tokens of the busiest expert-parallel rank over the mean of all; 1: even (default: as uneven as the "
-        "engine was seen to leave them, even without an engine)",
+        help="tokens of the busiest expert-parallel rank over the mean of all; 1: even (default: with an engine as "
+        "uneven as vLLM-Ascend was seen to leave them, otherwise 1)",
     )
     group.add_argument(
         "--shared-expert-ranks",

@@ -19,7 +19,7 @@ def cautions(
 ) -> list[str]:
     """Sentences about a built step, what is assumed of its experts first, then the model's own."""
     return [
-        *_of_experts(deployment, step),
+        *_of_experts(deployment, step, engine),
         *_of_model(spec, workload, deployment),
         *_of_drafting(workload),
         *spec.notes,
@@ -28,11 +28,20 @@ def cautions(
     ]
 
 
-def _of_experts(deployment: Deployment, step: DecoderStep) -> Iterator[str]:
-    if deployment.expert_skew is None and step.expert_skew > 1.0:
+def _of_experts(deployment: Deployment, step: DecoderStep, engine: Engine | None) -> Iterator[str]:
+    if deployment.expert_skew is not None or step.expert_skew <= 1.0 or engine is None:
+        return
+    ranks, skew = step.parallel.ep, f"{step.expert_skew:.2f}"
+    if engine.sources["expert_spread"].startswith("assumed"):
         yield (
-            f"The busiest of {step.parallel.ep} expert-parallel ranks is taken to have {step.expert_skew:.2f} times "
-            f"the mean to do, as {deployment.engine} was seen to leave experts; --expert-skew says how even yours are."
+            f"The busiest of {ranks} expert-parallel ranks is taken to have {skew} times the mean to do, as "
+            f"vllm-ascend was seen to leave experts, which is assumed of {engine.name} too; "
+            "--expert-skew says how even yours are."
+        )
+    else:
+        yield (
+            f"The busiest of {ranks} expert-parallel ranks is taken to have {skew} times the mean to do, as "
+            f"{engine.name} was seen to leave experts; --expert-skew says how even yours are."
         )
 
 

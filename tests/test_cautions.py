@@ -80,6 +80,14 @@ def test_the_engines_assumed_figures_are_named() -> None:
     assert warnings(DENSE, engine="vllm") == []
 
 
+def test_uneven_experts_are_seen_of_one_engine_and_assumed_of_others() -> None:
+    sizes = {"world_size": 8, "tp_size": 1, "dp_size": 8, "ep_size": 8}
+    found = {name: warnings(ROUTED_ALONE, engine=name, **sizes)[0] for name in ("vllm-ascend", "trtllm")}
+    assert "as vllm-ascend was seen to leave experts; --expert-skew" in found["vllm-ascend"]
+    assert "as vllm-ascend was seen to leave experts, which is assumed of trtllm too;" in found["trtllm"]
+    assert warnings(ROUTED_ALONE, engine="trtllm", expert_skew=1.0, **sizes) == []
+
+
 @pytest.mark.parametrize(
     ("stated", "sentence"),
     [

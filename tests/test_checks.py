@@ -40,7 +40,7 @@ def test_a_switch_is_true_or_false() -> None:
 
 
 def test_numpys_numbers_are_numbers() -> None:
-    deployment = Deployment(world_size=np.int64(4), tp_size=np.int32(4), expert_skew=np.float64(1.0))  # type: ignore[arg-type]
+    deployment = Deployment(world_size=np.int64(4), tp_size=np.int32(4))  # type: ignore[arg-type]
     assert deployment == Deployment(world_size=4, tp_size=4)
     assert type(deployment.world_size) is int
 

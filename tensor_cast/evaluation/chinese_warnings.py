@@ -34,6 +34,16 @@ WARNINGS: dict[str, str] = {
         "窗口注意力层假设与其他层一样有 {heads} 个头：配置中没有 attention_other_setting。"
     ),
     "An audio encoder (audio_config) is left out.": "未计入音频编码器（audio_config）。",
+    "The busiest of {ranks} expert-parallel ranks is taken to have {skew} times the mean to do, as vllm-ascend was "
+    "seen to leave experts, which is assumed of {engine} too; {name} says how even yours are.": (
+        "{ranks} 个专家并行 rank 中最忙的一个按平均值的 {skew} 倍计：这是观察到的 vllm-ascend 的专家分布，假设 "
+        "{engine} 也如此；可用 {name} 说明实际的均衡程度。"
+    ),
+    "The busiest of {ranks} expert-parallel ranks is taken to have {skew} times the mean to do, as {engine} was seen "
+    "to leave experts; {name} says how even yours are.": (
+        "{ranks} 个专家并行 rank 中最忙的一个按平均值的 {skew} 倍计：这是观察到的 {engine} 的专家分布；可用 {name} "
+        "说明实际的均衡程度。"
+    ),
     # Drafting
     "Nothing drafts the {most} tokens a query that the decode step verifies: all of them count as accepted, an upper "
     "bound of its throughput ({one} or {other} draft them).": (

@@ -97,6 +97,8 @@ def test_warnings_of_real_requests_are_translated() -> None:
         ("openai/gpt-oss-20b", decode, {"engine": "mindie"}),
         ("openai/gpt-oss-20b", prefill, {"engine": "mindie"}),
         ("openai/gpt-oss-20b", prefill, {"engine": "vllm-ascend"}),
+        ("openai/gpt-oss-20b", prefill, {"engine": "vllm-ascend", "world_size": 8, "tp_size": 8, "ep_size": 8}),
+        ("openai/gpt-oss-20b", prefill, {"engine": "sglang", "world_size": 8, "tp_size": 8, "ep_size": 8}),
         ("XiaomiMiMo/MiMo-V2-Flash", decode, {"quantize_lmhead": True}),
         ("google/gemma-2-9b", decode, {}),
     ):
