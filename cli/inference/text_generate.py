@@ -285,8 +285,11 @@ def _room(estimate: Estimate, spec: ModelSpec, reserved_bytes: float) -> _Room:
 
     workload, deployment, device = estimate.workload, estimate.deployment, estimate.device
     request: Any = {"device": device, "workload": workload, "deployment": deployment, "reserved_bytes": reserved_bytes}
-    remedies = () if estimate.fits else what_would_fit(spec, **request)
-    return _Room(remedies, most_queries(spec, **request))
+    if estimate.fits:
+        return _Room((), most_queries(spec, **request))
+    remedies = what_would_fit(spec, **request)
+    # Fewer queries are the first remedy where any number of them fits.
+    return _Room(remedies, int(remedies[0].changes.get("num_queries", 0)) if remedies else 0)
 
 
 def _write(arguments: argparse.Namespace, estimate: Estimate, room: _Room) -> None:
