@@ -30,24 +30,25 @@ class VectorKernel:
 
     ``written`` is the output in elements of the first input, in ``dtype`` or the first input's. ``operands`` is how
     many inputs are streamed, all by default: caches are only named. ``flops`` are those of one element, as the
-    product's layers count them.
+    product's layers count them. A ``flat`` kernel does not see rows.
     """
 
     written: float
     dtype: str | None = None
     operands: int | None = None
     flops: float = 1.0
+    flat: bool = False
 
 
 VECTORS = {
-    "Add": VectorKernel(1.0),
-    "Mul": VectorKernel(1.0),
-    "Muls": VectorKernel(1.0),
-    "RealDiv": VectorKernel(1.0),
-    "TensorMove": VectorKernel(1.0, flops=0.0),
+    "Add": VectorKernel(1.0, flat=True),
+    "Mul": VectorKernel(1.0, flat=True),
+    "Muls": VectorKernel(1.0, flat=True),
+    "RealDiv": VectorKernel(1.0, flat=True),
+    "TensorMove": VectorKernel(1.0, flops=0.0, flat=True),
     "Transpose": VectorKernel(1.0, operands=1, flops=0.0),
-    "MaskedFill": VectorKernel(1.0),
-    "GreaterEqual": VectorKernel(1.0, "bool"),
+    "MaskedFill": VectorKernel(1.0, flat=True),
+    "GreaterEqual": VectorKernel(1.0, "bool", flat=True),
     "RmsNorm": VectorKernel(1.0, flops=4.0),
     "AddRmsNormBias": VectorKernel(2.0, flops=5.0),
     "SwiGlu": VectorKernel(0.5, flops=2.5),
@@ -130,8 +131,9 @@ def _vector(row: Mapping[str, Any], kernel: VectorKernel) -> tuple[Op, ...] | st
     )
     elements = float(prod(shapes[0]))
     out = Tensor((kernel.written * elements,), kernel.dtype or inputs[0].dtype)
+    flops = kernel.flops * elements
     return (
-        Elementwise(name=row["kernel"], part="vector", inputs=inputs, outputs=(out,), flops=kernel.flops * elements),
+        Elementwise(name=row["kernel"], part="vector", inputs=inputs, outputs=(out,), flops=flops, flat=kernel.flat),
     )
 
 

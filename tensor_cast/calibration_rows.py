@@ -117,8 +117,12 @@ def _key(op: Op) -> str:
     from tensor_cast.devices.schema import Kernels
 
     kind = kernel_class(op)
-    variant = f"{kind}_{op.matrix_dtype}"
+    variant = f"{kind}_flat" if _is_flat(op) else f"{kind}_{op.matrix_dtype}"
     return variant if variant in Kernels.__struct_fields__ else kind
+
+
+def _is_flat(op: Op) -> bool:
+    return isinstance(op, Elementwise) and op.flat
 
 
 def _order(key: str) -> tuple[bool, str]:
@@ -160,7 +164,8 @@ def _joined(kind: type[Op], ops: Sequence[Op], counts: Sequence[int]) -> Op:
     starting = column(prod(op.inputs[0].shape[:-1], start=1.0) if op.inputs else 0.0 for op in ops)
     inputs = (Tensor((starting, 0.0), "int8"), Tensor((traffic,), "int8"))
     if kind is Elementwise:
-        return Elementwise(name="rows", part="", inputs=inputs, outputs=(), flops=column(op.vector_flops for op in ops))
+        flops = column(op.vector_flops for op in ops)
+        return Elementwise(name="rows", part="", inputs=inputs, outputs=(), flops=flops, flat=_is_flat(ops[0]))
     sizes = {name: column(getattr(op, name) for op in ops) for name in _SIZES[kind]}  # type: ignore[index]
     if kind is Attention:
         sizes["cache_bytes"] = traffic

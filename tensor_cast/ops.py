@@ -224,9 +224,12 @@ class Elementwise(Op):
     """Norms, activations, quantisation, rotary embedding, copies: ``flops`` of vector work over streamed operands.
 
     ``untouched`` operands are named for their shape but not streamed (a cache of which only a few slots are written).
+    A ``flat`` kernel sees its operands as one run of elements (an addition, a copy), not as rows that it reduces,
+    scales or rotates one by one.
     """
 
     flops: Quantity = 0.0
+    flat: bool = False
     untouched: tuple[Tensor, ...] = field(default=())
 
     @property

@@ -30,12 +30,14 @@ def write_database(directory: Path, device: DeviceProfile) -> Path:
     ]
     gated = [([((m, 2 * n), BF16)], [((m, n), BF16)]) for n in (1024, 3072, 8192) for m in TOKENS]
     added = [([((m, n), BF16), ((m, n), BF16)], [((m, n), BF16)]) for n in (1024, 5120) for m in TOKENS]
+    joined = [([((m, n), BF16), ((m, n), BF16)], [((m, 2 * n), BF16)]) for n in (1024, 5120) for m in TOKENS]
     prompts = [_prompt(tokens, heads) for heads in (8, 16, 32) for tokens in range(128, 4097, 331)]
     for kernel, rows in (
         ("MatMulV2", products),
         ("QuantBatchMatmulV3", quantised),
         ("SwiGlu", gated),
         ("Add", added),
+        ("ConcatD", joined),
         ("FusedInferAttentionScore", prompts),
     ):
         write_kernel(directory, kernel, rows)

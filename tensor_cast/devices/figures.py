@@ -29,8 +29,12 @@ _UNITS = {
     "step_s": "s",
     "start_s": "s",
     "head_step": "channels",
+    "share_bytes": "bytes",
     "peer_s": "s",
     "one_shot_s": "s",
+    "direct_bytes": "bytes",
+    "direct_reduce_bytes": "bytes",
+    "schedule_s": "s",
     "overlap": "of the shorter parts",
 }
 

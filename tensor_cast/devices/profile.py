@@ -70,9 +70,11 @@ class KernelCost:
     ``matrix_efficiency``, ``memory_efficiency`` and ``vector_efficiency`` are fractions of the peak that large work
     reaches; ``fixed_s`` is added to every kernel. ``tiles`` are the output tiles (rows, columns) that the kernel can
     choose from, one on a matrix core at a time; a wave of tiles costs ``wave_s`` beside its work, each step of 64 along
-    the inner dimension ``step_s``; a vector kernel costs ``start_s`` for each core that it uses. ``overlap`` is the
-    share of the shorter parts that hides behind the longest: 1 is a roofline, 0 a sum. Attention computes heads of
-    multiples of ``head_step`` channels and pads others.
+    the inner dimension ``step_s``. ``overlap`` is the share of the shorter parts that hides behind the longest: 1 is a
+    roofline, 0 a sum. Attention computes heads of multiples of ``head_step`` channels and pads others.
+
+    A vector kernel costs ``start_s`` for each core that it starts, one a row, or one for each ``share_bytes`` of its
+    operands where they are not 0. Where ``start_s`` is given, a core moves no more than its share of the bandwidth.
     """
 
     matrix_efficiency: float
@@ -83,6 +85,7 @@ class KernelCost:
     wave_s: float = 0.0
     step_s: float = 0.0
     start_s: float = 0.0
+    share_bytes: float = 0.0
     overlap: float = 1.0
     head_step: int = 1
 
@@ -94,13 +97,18 @@ class CollectiveCost:
     ``link_efficiency`` is the fraction of a link's bandwidth that large messages reach; ``fixed_s`` starts a
     collective, and each hand-over from one peer to the next costs ``peer_s``. ``one_shot_s`` starts an all-reduce in
     which every rank sends all it has to all others at once, as engines' own kernels do with small messages; 0 says that
-    there is no such kernel.
+    there is no such kernel. A collective of which each rank's part (the message over the ranks) is larger than
+    ``direct_bytes``, or ``direct_reduce_bytes`` if it adds, is not one kernel but a schedule that is laid out first, in
+    ``schedule_s``.
     """
 
     link_efficiency: float
     fixed_s: float
     peer_s: float = 0.0
     one_shot_s: float = 0.0
+    direct_bytes: float = 0.0
+    direct_reduce_bytes: float = 0.0
+    schedule_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -114,9 +122,9 @@ class DeviceProfile:
 
     ``kernels`` has the cost of every kernel class, and of a class in one matrix dtype (``matmul_fp8``), of attention
     without a causal mask (``attention_prefill_full``; ``attention_prefill_fa2`` by FlashAttention-2 where newer kernels
-    are faster) or with a recurrent state (``attention_prefill_state``, ``attention_decode_state``), and of convolutions
-    (``matmul_conv``) where that differs. Between a kernel and the next of a graph the
-    device idles for ``launch_gap_s``; in eager mode the host needs ``host_launch_s`` for each launch.
+    are faster) or with a recurrent state (``attention_prefill_state``, ``attention_decode_state``), of convolutions
+    (``matmul_conv``) and of flat vector kernels (``vector_flat``) where that differs. Between a kernel and the next of
+    a graph the device idles for ``launch_gap_s``; in eager mode the host needs ``host_launch_s`` for each launch.
     """
 
     name: str

@@ -29,7 +29,10 @@ LAUNCH_GAP = "assumed: kernels of a graph follow one another without a gap"
 HOST_LAUNCH_S = 8e-6
 HOST_LAUNCH = "assumed: 8 us, PyTorch's usual time for an operator on an x86 host (5 to 10 us)"
 
-NEUTRAL = ("wave_s", "step_s", "start_s", "head_step", "overlap", "peer_s", "one_shot_s")
+NEUTRAL = (
+    *("wave_s", "step_s", "start_s", "share_bytes", "head_step", "overlap"),
+    *("peer_s", "one_shot_s", "direct_bytes", "direct_reduce_bytes", "schedule_s"),
+)
 ROOFLINE = "assumed: a plain roofline, whose parts overlap and whose tiles and cores cost nothing beside their work"
 NO_LINK = "assumed: a device without interconnect stands alone"
 

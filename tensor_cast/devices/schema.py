@@ -66,6 +66,7 @@ class Kernel(Struct, forbid_unknown_fields=True):
     wave_s: NotNegative | UnsetType = UNSET
     step_s: NotNegative | UnsetType = UNSET
     start_s: NotNegative | UnsetType = UNSET
+    share_bytes: NotNegative | UnsetType = UNSET
     overlap: Share | UnsetType = UNSET
     head_step: Count | UnsetType = UNSET
 
@@ -95,6 +96,7 @@ class Kernels(Struct, forbid_unknown_fields=True):
     attention_decode_fp8: Kernel | UnsetType = UNSET
     attention_decode_state: Kernel | UnsetType = UNSET
     vector: Kernel | UnsetType = UNSET
+    vector_flat: Kernel | UnsetType = UNSET
 
 
 class Collective(Struct, forbid_unknown_fields=True):
@@ -104,6 +106,9 @@ class Collective(Struct, forbid_unknown_fields=True):
     fixed_s: NotNegative | UnsetType = UNSET
     peer_s: NotNegative | UnsetType = UNSET
     one_shot_s: NotNegative | UnsetType = UNSET
+    direct_bytes: NotNegative | UnsetType = UNSET
+    direct_reduce_bytes: NotNegative | UnsetType = UNSET
+    schedule_s: NotNegative | UnsetType = UNSET
 
 
 class Defaults(Struct, forbid_unknown_fields=True):

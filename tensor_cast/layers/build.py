@@ -14,6 +14,14 @@ from tensor_cast.layers.schemes import ModuleSchemes
 from tensor_cast.ops import Collective, CollectiveKind, Elementwise, Op, Tensor, total_bytes
 from tensor_cast.quantity import Quantity, ceil_div
 
+# Kernels whose every element of the output depends on the same element of the operands alone.
+FLAT = frozenset(
+    {
+        *("add", "scale_add", "gate_add", "cache_add", "mul", "sigmoid_mul", "silu", "gelu", "activation", "softcap"),
+        *("guidance", "solver_step", "cache_store"),
+    }
+)
+
 
 @dataclass(kw_only=True)
 class KernelWriter(ABC):
@@ -69,7 +77,8 @@ class KernelWriter(ABC):
     ) -> None:
         """Emit a vector kernel of ``flops_per_element`` on each element of its first input (or on ``elements``)."""
         count = inputs[0].elements if elements is None else elements
-        self.emit(Elementwise(name=name, part=part, inputs=inputs, outputs=outputs, flops=flops_per_element * count))
+        flops = flops_per_element * count
+        self.emit(Elementwise(name=name, part=part, inputs=inputs, outputs=outputs, flops=flops, flat=name in FLAT))
 
     def communicate(
         self, kind: CollectiveKind, part: str, x: Tensor, group: RankGroup, shape: tuple[Quantity, ...]

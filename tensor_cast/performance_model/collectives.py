@@ -83,10 +83,18 @@ def collective_time(op: Collective, device: DeviceProfile) -> KernelTime:
                 latency = cost.fixed_s + share.link.latency_s
     if op.kind == "all_to_all":
         seconds = _direct_s(op.message_bytes / op.group_size, shares, cost)
-    time = KernelTime(0.0, 0.0, 0.0, seconds, latency)
+    time = KernelTime(0.0, 0.0, 0.0, seconds, latency + _schedule_s(op, cost))
     if op.kind == "all_reduce" and cost.one_shot_s:
         return _faster(time, _one_shot_time(op, shares, cost))
     return time
+
+
+def _schedule_s(op: Collective, cost: CollectiveCost) -> Quantity:
+    """What it costs to lay out the schedule of a collective that is too large for one kernel."""
+    if op.kind == "p2p":
+        return 0.0
+    limit = cost.direct_reduce_bytes if op.kind in ("all_reduce", "reduce_scatter") else cost.direct_bytes
+    return np.where(np.greater(op.message_bytes, op.group_size * limit), cost.schedule_s, 0.0)
 
 
 def _one_shot_time(op: Collective, shares: list[LevelShare], cost: CollectiveCost) -> KernelTime:

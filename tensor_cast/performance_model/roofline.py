@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from math import prod
 
 import numpy as np
 
 from tensor_cast.devices.profile import DeviceProfile, KernelClass, KernelCost
-from tensor_cast.ops import Attention, GroupedMatMul, MatMul, Op, StateAttention
+from tensor_cast.ops import Attention, Elementwise, GroupedMatMul, MatMul, Op, StateAttention
 from tensor_cast.performance_model.tiles import attention_time, matmul_time
-from tensor_cast.quantity import Quantity
+from tensor_cast.quantity import Quantity, ceil_div
 
 CONVOLUTIONS = ("conv2d", "conv3d")
 """Products that gather their first operand from a grid, in kernels of their own."""
@@ -74,12 +74,14 @@ def compute_time(op: Op, device: DeviceProfile) -> KernelTime:
     matrix = _matrix_time(op, cost, device)
     vector = op.vector_flops / (device.vector_rate("float32") * cost.vector_efficiency)
     memory = op.bytes / (device.memory_bandwidth * cost.memory_efficiency)
+    fixed: Quantity = cost.fixed_s
+    if cost.start_s and op.inputs:
+        cores, busy = _vector_cores(op, cost, device.vector_cores)
+        fixed = fixed + cost.start_s * cores
+        memory = memory / busy
     unhidden: Quantity = 0.0
     if cost.overlap < 1.0:
         unhidden = (1.0 - cost.overlap) * (matrix + vector + memory - np.maximum(np.maximum(matrix, vector), memory))
-    fixed: Quantity = cost.fixed_s
-    if cost.start_s and op.inputs:
-        fixed = fixed + cost.start_s * np.minimum(_rows(op), device.vector_cores)
     return KernelTime(matrix, vector, memory, 0.0, fixed, unhidden_s=unhidden)
 
 
@@ -100,12 +102,26 @@ def _variants(op: Op) -> tuple[str, ...]:
     if isinstance(op, MatMul | GroupedMatMul):
         weights = {t.dtype for t in op.inputs if t.role == "weight" and len(t.shape) > 1} - {op.matrix_dtype}
         return (*(f"{op.matrix_dtype}_{dtype}" for dtype in sorted(weights)), op.matrix_dtype)
-    return (op.matrix_dtype,)
+    return ("flat",) if isinstance(op, Elementwise) and op.flat else (op.matrix_dtype,)
+
+
+def _vector_cores(op: Op, cost: KernelCost, cores: int) -> tuple[Quantity, Quantity]:
+    """Cores that a vector kernel starts, and what share of all cores is busy while it runs.
+
+    Rows go to a core each, wave after wave; the last wave leaves cores idle. Elements of a flat kernel are shared out
+    evenly.
+    """
+    if cost.share_bytes:
+        started = np.minimum(np.maximum(ceil_div(op.bytes, cost.share_bytes), 1.0), cores)
+        return started, started / cores
+    rows = _rows(op)
+    return np.minimum(rows, cores), rows / (ceil_div(rows, cores) * cores)
 
 
 def _rows(op: Op) -> Quantity:
-    """Rows of the first operand, which vector kernels share out to cores."""
-    return prod(op.inputs[0].shape[:-1], start=1.0)
+    """Rows of the activation that has most: an embedding has one row of indices and writes many."""
+    activations = (tensor for tensor in (*op.inputs, *op.outputs) if tensor.role == "activation")
+    return reduce(np.maximum, (prod(tensor.shape[:-1], start=1.0) for tensor in activations), 1.0)
 
 
 def _matrix_time(op: Op, cost: KernelCost, device: DeviceProfile) -> Quantity:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,12 +15,13 @@ from tensor_cast.errors import ModelingError
 from tensor_cast.ops import Collective, MatMul, Overlapped, Tensor
 from tensor_cast.performance_model.analytic import analytic_time
 from tensor_cast.performance_model.collectives import collective_time, levels_of_group, outermost_link
+from tensor_cast.quantity import Quantity
 
 DEVICE = get_device("TEST_DEVICE")
 KINDS = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "p2p"]
 
 
-def collective(kind: str, size: float, group: int, stride: int = 1) -> Collective:
+def collective(kind: str, size: Quantity, group: int, stride: int = 1) -> Collective:
     return Collective(
         name=kind,
         part="p",
@@ -60,6 +62,18 @@ def test_a_small_all_reduce_is_taken_at_one_go() -> None:
     small, large = (collective_time(collective("all_reduce", size, 8), device) for size in (1e3, 1e9))
     assert small.total_s == pytest.approx(1e-6 + 7e3 / 70e9)
     assert large.total_s == pytest.approx(5e-6 + 1.75e9 / 70e9)
+
+
+def test_a_collective_too_large_for_one_kernel_is_scheduled_first() -> None:
+    # One kernel takes 1 kB of each of 8 ranks, 2 kB where it adds: 8 and 16 kB in all.
+    cost = CollectiveCost(1.0, 0.0, direct_bytes=1e3, direct_reduce_bytes=2e3, schedule_s=5e-6)
+    device = replace(DEVICE, collective=cost)
+    for kind, limit in (("all_gather", 8e3), ("all_to_all", 8e3), ("reduce_scatter", 16e3), ("all_reduce", 16e3)):
+        sizes = np.array([limit, limit + 8.0])
+        np.testing.assert_allclose(collective_time(collective(kind, sizes, 8), device).fixed_s, [0.0, 5e-6])
+    assert collective_time(collective("p2p", 1e6, 8), device).fixed_s == 0.0
+    # Without a limit everything is one kernel.
+    assert collective_time(collective("all_gather", 1e6, 8), DEVICE).fixed_s == 0.0
 
 
 def test_levels_work_one_after_another_in_a_gather() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tensor_cast.devices import DeviceProfile, get_device
 from tensor_cast.errors import ModelingError
-from tensor_cast.ops import Attention, Elementwise, GroupedMatMul, MatMul, Tensor
+from tensor_cast.ops import Attention, Elementwise, Gather, GroupedMatMul, MatMul, Tensor
 from tensor_cast.performance_model.roofline import BOUNDS, compute_time, cost_key
 from tensor_cast.quantity import Quantity
 
@@ -125,6 +125,39 @@ def test_a_vector_kernel_starts_a_core_a_row() -> None:
     for rows, cores in ((4.0, 4), (1000.0, 10)):
         op = Elementwise(name="op", part="p", inputs=(Tensor((rows, 8.0), "int8"),), outputs=(), flops=0.0)
         assert compute_time(op, with_cost(start_s=1e-6)).fixed_s == pytest.approx(cores * 1e-6)
+
+
+def vector(*shape: float, flat: bool = False) -> Elementwise:
+    x = Tensor(shape, "int8")
+    return Elementwise(name="op", part="p", inputs=(x,), outputs=(x,), flat=flat)
+
+
+def test_a_core_moves_no_more_than_its_share_of_the_bandwidth() -> None:
+    # A core of ten has 0.1 TB/s: 4 rows of 2 kB on 4 cores take 20 ns, 25 rows are 3 waves of them.
+    device = with_cost(start_s=1e-6)
+    for rows, waves in ((4.0, 1), (10.0, 1), (25.0, 3)):
+        assert compute_time(vector(rows, 1000.0), device).memory_s == pytest.approx(waves * 2e3 / 0.1e12)
+    # Where it is not known that cores start one by one, any row has all of the bandwidth.
+    assert compute_time(vector(4.0, 1000.0), DEVICE).memory_s == pytest.approx(8e3 / 1e12)
+
+
+def test_an_embedding_writes_as_many_rows_as_it_has_indices() -> None:
+    # 20 rows of 1 kB, read and written by ten cores; the indices are one row of them, the table has a million.
+    ids, table = Tensor((20.0,), "int32", "index"), Tensor((1e6, 1000.0), "int8", "weight")
+    op = Gather(name="embedding", part="p", inputs=(ids, table), outputs=(Tensor((20.0, 1000.0), "int8"),))
+    assert compute_time(op, with_cost(start_s=1e-6)).memory_s == pytest.approx((2 * 20e3 + 80) / 1e12)
+
+
+def test_a_flat_kernel_shares_out_bytes_instead_of_rows() -> None:
+    # One row of 10 kB in and 10 kB out: 5 cores take 4 kB each, which move half of 1 TB/s.
+    cost = replace(DEVICE.kernels["vector"], start_s=1e-6, share_bytes=4000.0)
+    device = replace(DEVICE, kernels={**DEVICE.kernels, "vector_flat": cost})
+    time = compute_time(vector(1.0, 10000.0, flat=True), device)
+    assert (time.fixed_s, time.memory_s) == pytest.approx((5e-6, 20e3 / 0.5e12))
+    # A large one has all cores, all of them equally busy.
+    assert compute_time(vector(1.0, 1e9, flat=True), device).memory_s == pytest.approx(2e9 / 1e12)
+    # Kernels that go row by row have the cost of their class.
+    assert compute_time(vector(1.0, 10000.0), device).fixed_s == 0.0
 
 
 def attention(batch: float, queries: float, keys: float, *, decode: bool, kv_heads: int = 8) -> Attention:

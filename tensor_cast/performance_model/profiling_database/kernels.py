@@ -39,6 +39,7 @@ class Kernel:
         widths: sizes that the model and its deployment decide: equal, or another kernel is spoken of.
         op: the op that the analytic model times in its place; ``None``: a vector kernel that streams its operands.
         flops: vector FLOPs an element of the first operand, where ``op`` is ``None``.
+        flat: whether it sees its operands as one run of elements, where ``op`` is ``None``.
         columns: further columns of its file, which ``derive`` turns into sizes that shapes do not tell.
         derive: sizes from those that a layout names; rows where one is NaN are not used.
         expand: the other way: a layout's names from widths, axes and what is free (the width of a head, a pool).
@@ -50,6 +51,7 @@ class Kernel:
     widths: tuple[str, ...]
     op: OpOf | None = None
     flops: float = 1.0
+    flat: bool = False
     columns: tuple[str, ...] = ()
     derive: Callable[[Coordinates, Columns], Coordinates] | None = None
     expand: Callable[[Coordinates], Coordinates] | None = None
@@ -70,7 +72,7 @@ class Kernel:
             return self.op(coordinates, dtypes)
         if self.expand is not None:
             coordinates = {**coordinates, **self.expand(coordinates)}
-        return streamed(self.name, layout, coordinates, dtypes, self.flops)
+        return streamed(self, layout, coordinates, dtypes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +90,15 @@ FormsOf: TypeAlias = Callable[[Op], tuple[Form, ...]]
 """The ways in which an op may be launched, the likeliest first; none when this op has no kernel of its own."""
 
 
-def streamed(name: str, layout: Layout, coordinates: Coordinates, dtypes: Dtypes, flops: float) -> Elementwise:
+def streamed(kernel: Kernel, layout: Layout, coordinates: Coordinates, dtypes: Dtypes) -> Elementwise:
     """A vector kernel that reads and writes each operand of a layout once."""
     inputs, outputs = (
         tuple(_tensor(operand, coordinates, dtypes) for operand in side if _is_streamed(operand))
         for side in layout.sides
     )
     elements = next((tensor.elements for tensor in (*inputs, *outputs)), 0.0)
-    return Elementwise(name=name, part="", inputs=inputs, outputs=outputs, flops=flops * elements)
+    flops = kernel.flops * elements
+    return Elementwise(name=kernel.name, part="", inputs=inputs, outputs=outputs, flops=flops, flat=kernel.flat)
 
 
 def _is_streamed(operand: Operand) -> bool:

@@ -17,11 +17,14 @@ def _rows(
     form: str | tuple[str, ...],
     widths: tuple[str, ...] = ("d",),
     flops: float = 1.0,
+    flat: bool = False,
     expand: Callable[[Coordinates], Coordinates] | None = None,
 ) -> Kernel:
     """A kernel that works row by row: ``t`` rows of structural widths."""
     texts = (form,) if isinstance(form, str) else form
-    return Kernel(types=types, layouts=layouts(*texts), axes=("t",), widths=widths, flops=flops, expand=expand)
+    return Kernel(
+        types=types, layouts=layouts(*texts), axes=("t",), widths=widths, flops=flops, flat=flat, expand=expand
+    )
 
 
 def _heads_product(c: Coordinates, columns: Columns) -> Coordinates:
@@ -33,11 +36,11 @@ def _heads(c: Coordinates) -> Coordinates:
     return {"h": np.divide(c["w"], c["d"])}
 
 
-ADD = _rows("Add", form=("t,d:x ; t,d:x -> t,d:x", "t,d:x ; d:x -> t,d:x"))
-MUL = _rows("Mul", form="t,d:x ; t,d:x -> t,d:x")
-SWISH = _rows("Swish", form="t,d:x -> t,d:x", flops=4.0)
-GELU = _rows("Gelu", "GeluV2", form="t,d:x -> t,d:x", flops=4.0)
-SIGMOID = _rows("Sigmoid", form="t,d:x -> t,d:x", flops=3.0)
+ADD = _rows("Add", form=("t,d:x ; t,d:x -> t,d:x", "t,d:x ; d:x -> t,d:x"), flat=True)
+MUL = _rows("Mul", form="t,d:x ; t,d:x -> t,d:x", flat=True)
+SWISH = _rows("Swish", form="t,d:x -> t,d:x", flops=4.0, flat=True)
+GELU = _rows("Gelu", "GeluV2", form="t,d:x -> t,d:x", flops=4.0, flat=True)
+SIGMOID = _rows("Sigmoid", form="t,d:x -> t,d:x", flops=3.0, flat=True)
 SWIGLU = _rows("SwiGlu", form="t,2*d:x -> t,d:x", flops=2.5)
 SWIGLU_QUANT = _rows("SwiGluQuant", form="t,2*d:x -> t,d:q ; t:FLOAT", flops=4.5)
 DYNAMIC_QUANT = _rows("DynamicQuant", form=("t,d:x -> t,d:q ; t:FLOAT", "t,d:x -> t,d:q ; t,1:FLOAT"), flops=4.0)
@@ -143,15 +146,21 @@ CONCAT = _rows(
     flops=0.0,
     expand=lambda c: {"c": np.add(c["a"], c["b"])},
 )
-TENSOR_MOVE = _rows("TensorMove", form=("t,h,d:x -> t,h,d:x", "t,d:x -> t,d:x"), widths=("h", "d"), flops=0.0)
+TENSOR_MOVE = _rows(
+    "TensorMove", form=("t,h,d:x -> t,h,d:x", "t,d:x -> t,d:x"), widths=("h", "d"), flops=0.0, flat=True
+)
 SOFTMAX = _rows("SoftmaxV2", form="t,d:x -> t,d:x", flops=5.0)
 SORT = _rows("Sort", form="t,d:x -> t,d:x ; t,d:INT32|INT64")
-MASKED_FILL = _rows("MaskedFill", form=("t,d:x ; t,d:BOOL ; ? -> t,d:x", "t,d:x ; t,1:BOOL ; ? -> t,d:x"))
+MASKED_FILL = _rows("MaskedFill", form=("t,d:x ; t,d:BOOL ; ? -> t,d:x", "t,d:x ; t,1:BOOL ; ? -> t,d:x"), flat=True)
 SCALAR_OPS = tuple(
-    _rows(name, form=("t,d:x ; ? -> t,d:y", "t,d:x -> t,d:y", "t,d:x ; t,1:x -> t,d:y", "t,d:x ; t,d:x -> t,d:y"))
+    _rows(
+        name,
+        form=("t,d:x ; ? -> t,d:y", "t,d:x -> t,d:y", "t,d:x ; t,1:x -> t,d:y", "t,d:x ; t,d:x -> t,d:y"),
+        flat=True,
+    )
     for name in ("Muls", "GreaterEqual", "RealDiv")
 )
-SCALED = _rows("Mul", form="t,d:x ; ? -> t,d:x")
+SCALED = _rows("Mul", form="t,d:x ; ? -> t,d:x", flat=True)
 TRANSPOSE = Kernel(
     types=("Transpose", "TransposeAiCore"),
     layouts=layouts("h,t,d:x ; 3~:=INT64 -> t,h,d:x", "t,d:x ; 2~:=INT64 -> d,t:x"),
