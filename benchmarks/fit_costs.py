@@ -19,7 +19,7 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import measured_a3
-from benchmarks.measured_kernels import PLAIN, SET_ASIDE, SYSTEMS, is_fitted, ops_of_table, row_key
+from benchmarks.measured_kernels import PLAIN, SET_ASIDE, SYSTEMS, is_fitted, is_one_token, ops_of_table, row_key
 from tensor_cast.devices import CollectiveCost, DeviceProfile, KernelCost, get_device
 from tensor_cast.devices.loader import PROFILES
 from tensor_cast.ops import Elementwise, Op
@@ -194,12 +194,14 @@ def load_tables(fit: Fit, directory: Path) -> list[Table]:
         fitted=pl.Series([is_fitted(row_key(row)) for row in frame.iter_rows(named=True)], dtype=pl.Boolean)
     )
     tables = []
-    for (system, *_), part in frame.group_by(*PLAIN, maintain_order=True):
+    for (system, *_), part in frame.group_by(*PLAIN, pl.col("seq_q") == 1, maintain_order=True):
         columns: dict[str, Any] = {
             name: part[name].cast(pl.Float64).to_numpy() if part[name].dtype.is_numeric() else part[name].to_list()
             for name in part.columns
         }
         columns |= {name: part[name][0] for name in PLAIN}
+        if columns["kernel"] == "context_attention" and is_one_token(columns):
+            continue
         seconds = columns["latency_us"] * 1e-6
         tables.append(
             Table(

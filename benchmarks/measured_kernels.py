@@ -141,6 +141,20 @@ def attention_op(
     )
 
 
+def rotate_and_cache_op(attention: Attention) -> Elementwise:
+    """The kernel that rotates queries and keys before an attention and writes keys and values into its cache."""
+    q, cache = attention.inputs
+    queries = Tensor(q.shape, attention.matrix_dtype)
+    raw = Tensor((*q.shape[:-1], q.shape[-1] + cache.shape[-1]), "bfloat16")
+    return Elementwise(
+        name="rope",
+        part="attention.rope",
+        inputs=(raw,),
+        outputs=(queries, Tensor((*q.shape[:-1], cache.shape[-1]), cache.dtype)),
+        flops=3.0 * raw.elements,
+    )
+
+
 def moe_ops(
     tokens: Quantity,
     hidden: Quantity,
@@ -213,6 +227,11 @@ def collective_op(kind: CollectiveKind, message_bytes: Quantity, group_size: int
     )
 
 
+def is_one_token(rows: Mapping[str, Any]) -> bool:
+    """Whether the prompts are of one token, which vLLM's attention takes for a decode: query heads share a block."""
+    return rows["backend"] == "vllm" and bool(np.all(np.equal(rows["seq_q"], 1)))
+
+
 def ops_of_table(rows: Mapping[str, Any]) -> tuple[Op, ...]:
     """Ops of many rows at once: ``PLAIN`` columns are plain values on which all rows agree, the others arrays."""
     match rows["kernel"]:
@@ -227,14 +246,15 @@ def ops_of_table(rows: Mapping[str, Any]) -> tuple[Op, ...]:
                 gated=np.char.find(np.asarray(rows["kernel_source"], dtype=str), "nongated") < 0,
             )
         case "context_attention" | "generation_attention" as kernel:
-            return (
-                attention_op(
-                    *(rows[name] for name in _ATTENTION_COLUMNS),
-                    FORMATS[rows["dtype"]].dtype,
-                    rows["kv_dtype"],
-                    decode=kernel == "generation_attention",
-                ),
+            attention = attention_op(
+                *(rows[name] for name in _ATTENTION_COLUMNS),
+                FORMATS[rows["dtype"]].dtype,
+                rows["kv_dtype"],
+                decode=kernel == "generation_attention" or is_one_token(rows),
             )
+            # TensorRT-LLM's attention takes the joint projection as it is.
+            fused = kernel == "context_attention" and rows["backend"] == "trtllm"
+            return (rotate_and_cache_op(attention), attention) if fused else (attention,)
         case "nccl" | "custom_allreduce":
             return (collective_op(COLLECTIVES[rows["op"]], rows["message_bytes"], int(rows["num_gpus"])),)
         case other:

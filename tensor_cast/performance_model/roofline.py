@@ -121,7 +121,8 @@ def _vector_cores(op: Op, cost: KernelCost, cores: int) -> tuple[Quantity, Quant
 def _rows(op: Op) -> Quantity:
     """Rows of the activation that has most: an embedding has one row of indices and writes many."""
     activations = (tensor for tensor in (*op.inputs, *op.outputs) if tensor.role == "activation")
-    return reduce(np.maximum, (prod(tensor.shape[:-1], start=1.0) for tensor in activations), 1.0)
+    one: Quantity = 1.0
+    return reduce(np.maximum, (prod(tensor.shape[:-1], start=1.0) for tensor in activations), one)
 
 
 def _matrix_time(op: Op, cost: KernelCost, device: DeviceProfile) -> Quantity:

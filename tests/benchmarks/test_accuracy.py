@@ -78,6 +78,27 @@ def test_attention_rows_count_causal_pairs() -> None:
     assert decode.cache_bytes == 2 * 1000 * 2 * 2 * 128 * 2
 
 
+def attention(**columns: object) -> tuple[object, ...]:
+    sizes = {"batch": 2, "seq_q": 10, "kv_len": 10, "num_heads": 8, "num_kv_heads": 2, "head_dim": 64}
+    return nvidia(**{"dtype": "bfloat16", "kernel": "context_attention", **sizes, **columns})
+
+
+def test_tensorrts_prefill_rotates_and_caches_as_well() -> None:
+    rotate, op = attention(backend="trtllm", kv_dtype="fp8")
+    assert isinstance(rotate, Elementwise)
+    assert isinstance(op, Attention)
+    # 20 tokens of 8 query heads and 2 of keys and values each, of 64: two bytes an element, but one in the cache.
+    assert (rotate.read_bytes, rotate.written_bytes) == (20 * 12 * 64 * 2, 20 * 8 * 64 * 2 + 20 * 4 * 64)
+    assert len(attention(kernel="generation_attention", backend="trtllm", seq_q=1)) == 1
+
+
+def test_vllm_takes_a_prompt_of_one_token_for_a_decode() -> None:
+    for backend, tokens, decode in (("vllm", 1, True), ("vllm", 2, False), ("trtllm", 1, False)):
+        op = attention(backend=backend, seq_q=tokens, kv_len=tokens)[-1]
+        assert isinstance(op, Attention)
+        assert op.decode is decode
+
+
 def test_an_expert_row_has_its_share_of_rows_and_weights() -> None:
     columns = {"num_tokens": 64, "hidden_size": 1024, "inter_size": 512, "topk": 4, "num_experts": 16, "tp": 2, "ep": 4}
     ops = nvidia(kernel="moe", dtype="bfloat16", distribution="balanced", kernel_source="x", **columns)
