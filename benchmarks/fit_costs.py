@@ -63,7 +63,10 @@ BOUNDS = {
 
 @dataclass(frozen=True)
 class Fit:
-    """One row of costs in a family's file (``matmul_fp8``: a class with a dtype), fitted on rows of these systems."""
+    """One row of costs in a family's file (``matmul_fp8``: a class with a dtype), fitted on rows of these systems.
+
+    With ``quantizes`` half of the rows run two vector kernels before the product, which tells ``fixed_s`` of those.
+    """
 
     family: str
     key: str
@@ -74,6 +77,7 @@ class Fit:
     tiles: tuple[tuple[tuple[int, int], ...], ...] = (MATMUL_TILES,)
     source: str = NVIDIA_SOURCE
     largest_efficiency: float = 1.0
+    quantizes: bool = False
 
 
 AMPERE, HOPPER, BLACKWELL, ADA = ("a100_sxm",), ("h100_sxm", "h200_sxm"), ("b200_sxm", "gb200"), ("l40s",)
@@ -92,7 +96,11 @@ _KINDS: tuple[tuple[str, str, tuple[str, ...], tuple[tuple[tuple[int, int], ...]
 )
 FITS = (
     *(
-        Fit(family, key, systems, kernel, dtypes, *(() if tiles else (DECODE_SIZED,)), tiles=tiles)
+        Fit(
+            *(family, key, systems, kernel, dtypes, *(() if tiles else (DECODE_SIZED,))),
+            tiles=tiles,
+            quantizes=key == "matmul_fp8",
+        )
         for family, systems in _SYSTEMS.items()
         for key, kernel, dtypes, tiles in _KINDS
     ),
@@ -140,6 +148,7 @@ class Result:
     tiles: tuple[tuple[int, int], ...]
     train: FloatArray
     held_out: FloatArray
+    vector: dict[str, float]
 
     @property
     def row(self) -> dict[str, Any]:
@@ -170,10 +179,14 @@ def main() -> None:
         tables = load_tables(fit, arguments.measured)
         if sum(int(table.fitted.sum()) for table in tables) < 8:
             continue
+        tables = [_with_vector(table, rows.get((fit.family, "vector"), {})) for table in tables]
         base = _base(fit, tables[0].device, rows)
         result = solve(fit, tables, base)
         rows[fit.family, fit.key] = result.row
         print(f"{fit.family}  {fit.key}: {yaml_of(result.row)}  # {result.words}", flush=True)
+        if result.vector:
+            rows[fit.family, "vector"] = result.vector
+            print(f"{fit.family}  vector: {yaml_of(result.vector)}", flush=True)
         if arguments.update:
             update_profiles(fit, result)
 
@@ -268,27 +281,36 @@ def solve(fit: Fit, tables: Sequence[Table], base: KernelCost | CollectiveCost) 
     for tiles in fit.tiles or (base.tiles if isinstance(base, KernelCost) else (),):
 
         def errors(values: FloatArray, tiles: tuple[tuple[int, int], ...] = tiles) -> FloatArray:
-            figures = dict(zip(fit.figures, values, strict=True))
+            figures = dict(zip(fit.figures, values[: len(fit.figures)], strict=True))
             if isinstance(base, KernelCost):
-                return _log_errors(fit.key, tables, replace(base, tiles=tiles, **figures))  # type: ignore[arg-type]
+                priced = [_with_vector(table, {"fixed_s": values[-1]}) for table in tables] if fit.quantizes else tables
+                return _log_errors(fit.key, priced, replace(base, tiles=tiles, **figures))  # type: ignore[arg-type]
             return _log_errors(fit.key, tables, replace(base, **figures))
 
         def loss(values: FloatArray, errors: Callable[[FloatArray], FloatArray] = errors) -> float:
             return float(np.mean(np.abs(errors(values)[fitted])))
 
         limits = {**BOUNDS, "matrix_efficiency": (BOUNDS["matrix_efficiency"][0], fit.largest_efficiency)}
-        bounds = [limits[name] for name in fit.figures]
-        found = differential_evolution(loss, bounds, maxiter=60, popsize=10, seed=1, tol=1e-6, polish=False)
+        bounds = [limits[name] for name in (*fit.figures, *(("fixed_s",) if fit.quantizes else ()))]
+        found = differential_evolution(loss, bounds, maxiter=120, popsize=10, seed=1, tol=1e-6, polish=False)
         values = np.array([float(f"{value:.3g}") for value in found.x])
         relative = np.expm1(errors(values))
-        figures = {name: float(value) for name, value in zip(fit.figures, values, strict=True)}
+        figures = {name: float(value) for name, value in zip(fit.figures, values, strict=False)}
+        vector = {"fixed_s": float(values[-1])} if fit.quantizes else {}
         if "wave_s" in figures and isinstance(base, KernelCost):
             figures["matrix_efficiency"] = figures.get("matrix_efficiency", base.matrix_efficiency)
-        result = Result(figures, tiles, relative[fitted], relative[~fitted])
+        result = Result(figures, tiles, relative[fitted], relative[~fitted], vector)
         if best is None or found.fun < best[0]:
             best = (float(found.fun), result)
     assert best is not None
     return best[1]
+
+
+def _with_vector(table: Table, figures: Mapping[str, Any]) -> Table:
+    """``table`` on a device with these figures of vector kernels."""
+    kernels = table.device.kernels
+    cost = replace(kernels["vector"], **figures)
+    return replace(table, device=replace(table.device, kernels={**kernels, "vector": cost}))
 
 
 def _log_errors(key: str, tables: Sequence[Table], cost: KernelCost | CollectiveCost) -> FloatArray:
@@ -334,7 +356,12 @@ def update_profiles(fit: Fit, result: Result) -> None:
     write(fit.family, fit.key, result.row, source)
     if fit.family == "ascend_a3" and fit.kernel == "matmul":
         write(fit.family, f"grouped_{fit.key}", result.row, "assumed: as matmul; no grouped product is measured alone")
+    beside = f"{fit.source}, from the FP8 products that quantise first; {result.words}"
+    if result.vector:
+        write(fit.family, "vector", result.vector, beside, of=".fixed_s")
     for family, likeness in HEIRS.get(fit.family, {}).items():
+        if result.vector:
+            write(family, "vector", result.vector, f"assumed: as {likeness}; {beside}", of=".fixed_s")
         # How large a collective one kernel still takes is HCCL's choice on the A3 alone.
         inherited = {name: figure for name, figure in result.row.items() if name != "schedule_s"}
         write(family, fit.key, inherited, f"assumed: as {likeness}; {source}")
@@ -342,8 +369,11 @@ def update_profiles(fit: Fit, result: Result) -> None:
             write(family, f"grouped_{fit.key}", result.row, f"assumed: as {likeness}, as matmul; {source}")
 
 
-def write(family: str, key: str, figures: Mapping[str, Any], source: str) -> None:
-    """Put one row and its source into one file; figures that the fit does not have stay as they are."""
+def write(family: str, key: str, figures: Mapping[str, Any], source: str, *, of: str = "") -> None:
+    """Put one row and its source into one file; figures that the fit does not have stay as they are.
+
+    The source is that of the row, or of one figure: ``of`` is a dot and its name.
+    """
     import yaml
 
     path = PROFILES / f"{family}.yaml"
@@ -355,7 +385,7 @@ def write(family: str, key: str, figures: Mapping[str, Any], source: str) -> Non
     kept = {name: float(v) if isinstance(v, str) else v for name, v in yaml.safe_load(old)[key].items()}
     lines = _put(lines, "  collective:", row, row + yaml_of({**kept, **figures}))
     lines = [line for line in lines if not any(line.startswith(f"    {path_of}.{figure}:") for figure in figures)]
-    lines = _put(lines, "devices:", f"    {path_of}: ", f'    {path_of}: "{source}"')
+    lines = _put(lines, "devices:", f"    {path_of}{of}: ", f'    {path_of}{of}: "{source}"')
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
