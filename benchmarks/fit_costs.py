@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -180,7 +181,7 @@ def main() -> None:
         if sum(int(table.fitted.sum()) for table in tables) < 8:
             continue
         tables = [_with_vector(table, rows.get((fit.family, "vector"), {})) for table in tables]
-        base = _base(fit, tables[0].device, rows)
+        base = cost_of(fit, tables[0].device, rows)
         result = solve(fit, tables, base)
         rows[fit.family, fit.key] = result.row
         print(f"{fit.family}  {fit.key}: {yaml_of(result.row)}  # {result.words}", flush=True)
@@ -254,8 +255,8 @@ def _a3_tables(fit: Fit, directory: Path) -> list[Table]:
     return tables
 
 
-def _base(
-    fit: Fit, device: DeviceProfile, found: Mapping[tuple[str, str], Mapping[str, Any]]
+def cost_of(
+    fit: Fit, device: DeviceProfile, found: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType({})
 ) -> KernelCost | CollectiveCost:
     """What figures that are not fitted stay at: the class's, with the matrix rate of the dtype's plain product."""
     if fit.key == "collective":
