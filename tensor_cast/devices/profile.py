@@ -85,9 +85,9 @@ class KernelCost:
     wave_s: float = 0.0
     step_s: float = 0.0
     start_s: float = 0.0
-    share_bytes: float = 0.0
     overlap: float = 1.0
     head_step: int = 1
+    share_bytes: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -256,7 +256,10 @@ shares = st.floats(min_value=0, max_value=1, exclude_min=True)
 counts = st.integers(min_value=1, max_value=10**6)
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn", "Zl", "Zp")), min_size=1, max_size=20)
 tiles = st.lists(st.tuples(counts, counts), min_size=1, max_size=5).map(tuple)
-kernels = st.builds(KernelCost, shares, shares, shares, times, tiles, times, times, times, shares, st.integers(1, 256))
+sizes = st.floats(min_value=0, max_value=1e12)
+kernels = st.builds(
+    KernelCost, shares, shares, shares, times, tiles, times, times, times, shares, st.integers(1, 256), sizes
+)
 levels = st.builds(
     LinkLevel,
     st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True),
@@ -282,12 +285,12 @@ def profiles(draw: st.DrawFn) -> DeviceProfile:
         memory_bandwidth=draw(rates),
         matrix_cores=draw(counts),
         vector_cores=draw(counts),
-        cache_bytes=draw(st.floats(min_value=0, max_value=1e12)),
+        cache_bytes=draw(sizes),
         interconnect=Interconnect(
             tuple(draw(st.lists(levels, min_size=1, max_size=3, unique_by=lambda level: level.name)))
         ),
         kernels={kind: draw(kernels) for kind in Kernels.__struct_fields__},
-        collective=CollectiveCost(draw(shares), draw(times), draw(times), draw(times)),
+        collective=draw(st.builds(CollectiveCost, shares, times, times, times, sizes, sizes, times)),
         launch_gap_s=draw(times),
         host_launch_s=draw(times),
     )
