@@ -34,7 +34,7 @@ def test_packaged_database_becomes_a_device_that_can_be_used(
     assert "kept: no rows" in shown
     assert f"--device MINE --device-file {path}" in shown
     (profile,) = load_device_file(path)
-    assert profile.sources["kernels.vector.memory_efficiency"].startswith(f"fit of 77 rows of {A3}, median error ")
+    assert profile.sources["kernels.vector.memory_efficiency"].startswith(f"fit of 49 rows of {A3}, median error ")
     request = ["text-generate", "Qwen/Qwen3-8B", "--num-queries", "1", "--query-length", "64"]
     request += ["--quantize-linear-action", "DISABLED", "--device", "MINE", "--device-file", str(path)]
     assert main(request) == 0
