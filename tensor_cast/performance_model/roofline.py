@@ -10,7 +10,7 @@ import numpy as np
 
 from tensor_cast.devices.profile import DeviceProfile, KernelClass, KernelCost
 from tensor_cast.ops import Attention, Elementwise, GroupedMatMul, MatMul, Op, StateAttention
-from tensor_cast.performance_model.tiles import attention_time, matmul_time
+from tensor_cast.performance_model.tiles import attention_times, matmul_time
 from tensor_cast.quantity import Quantity, ceil_div
 
 CONVOLUTIONS = ("conv2d", "conv3d")
@@ -71,8 +71,7 @@ def compute_time(op: Op, device: DeviceProfile) -> KernelTime:
         ModelingError: the device has no rate for the op's matrix dtype.
     """
     cost = device.kernels[cost_key(op, device)]
-    matrix = _matrix_time(op, cost, device)
-    vector = op.vector_flops / (device.vector_rate("float32") * cost.vector_efficiency)
+    matrix, vector = _work_times(op, cost, device)
     memory = op.bytes / (device.memory_bandwidth * cost.memory_efficiency)
     fixed: Quantity = cost.fixed_s
     if cost.start_s and op.inputs:
@@ -125,13 +124,15 @@ def _rows(op: Op) -> Quantity:
     return reduce(np.maximum, (prod(tensor.shape[:-1], start=1.0) for tensor in activations), one)
 
 
-def _matrix_time(op: Op, cost: KernelCost, device: DeviceProfile) -> Quantity:
-    if isinstance(op, MatMul | GroupedMatMul):
-        return matmul_time(op, cost, device.matrix_rate(op.matrix_dtype) * cost.matrix_efficiency, device.matrix_cores)
+def _work_times(op: Op, cost: KernelCost, device: DeviceProfile) -> tuple[Quantity, Quantity]:
+    """Seconds of the matrix units and of the vector units."""
+    vector_rate = device.vector_rate("float32") * cost.vector_efficiency
+    vector: Quantity = op.vector_flops / vector_rate
+    if not isinstance(op, MatMul | GroupedMatMul | Attention):
+        return 0.0, vector
+    rate, cores = device.matrix_rate(op.matrix_dtype) * cost.matrix_efficiency, device.matrix_cores
     if isinstance(op, StateAttention):
-        return op.matrix_flops / (device.matrix_rate(op.matrix_dtype) * cost.matrix_efficiency)
+        return op.matrix_flops / rate, vector
     if isinstance(op, Attention):
-        rate = device.matrix_rate(op.matrix_dtype) * cost.matrix_efficiency
-        vector_rate = device.vector_rate("float32") * cost.vector_efficiency
-        return attention_time(op, cost, rate, vector_rate, device.matrix_cores)
-    return 0.0
+        return attention_times(op, cost, rate, vector_rate, cores)
+    return matmul_time(op, cost, rate, cores), vector

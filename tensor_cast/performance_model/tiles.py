@@ -56,11 +56,14 @@ def _waves_time(
     return waves * (tile_s + _wave_s(cost, cores)) + depth * (cost.step_s / STEP)
 
 
-def attention_time(op: Attention, cost: KernelCost, rate: float, vector_rate: float, cores: int) -> Quantity:
-    """Seconds of the score and value products of ``op``, in blocks of queries that stream past their keys.
+def attention_times(
+    op: Attention, cost: KernelCost, rate: float, vector_rate: float, cores: int
+) -> tuple[Quantity, Quantity]:
+    """Seconds of the score and value products of ``op``, and of its softmax.
 
-    ``rate`` and ``vector_rate`` are the FLOP/s of all cores' matrix and vector units: the products of a block overlap
-    with the softmax of the block before, and the slower sets the pace.
+    ``rate`` and ``vector_rate`` are the FLOP/s of all cores' matrix and vector units. The kernel works in blocks of
+    queries that stream past their keys; the products of a block overlap with the softmax of the block before, and the
+    slower sets the pace: a softmax that is slower costs its whole blocks, one that is not costs its scores alone.
 
     A prefill's blocks hold queries of one head (FlashAttention-2, arXiv 2307.08691, section 3); a decode packs the
     query heads that share a KV head into one block and splits its keys over idle cores (flash-decoding). A block at the
@@ -72,11 +75,11 @@ def attention_time(op: Attention, cost: KernelCost, rate: float, vector_rate: fl
     queries = op.query_length * packed
     rows = np.minimum(round_up(queries, ROW_GRANULARITY), block_rows)
     blocks = ceil_div(queries, rows) * op.batch * heads
-    keys = op.pairs / (op.batch * op.query_length) + (block_keys - 1) / 2
+    keys = op.pairs / (op.batch * op.query_length) + ((block_keys - 1) / 2 if op.causal else 0.0)
     depth = keys * np.minimum(blocks / cores, 1.0) if op.decode else keys
     waves = np.maximum(blocks / cores, 1.0)
     head_dims = round_up(op.qk_dim, cost.head_step) + round_up(op.v_dim, cost.head_step)
-    pair_s: Quantity = np.maximum(2.0 * head_dims / rate, op.SOFTMAX_FLOPS_PER_SCORE / vector_rate)
-    block_s = rows * (pair_s * cores) * depth
-    step_s = cost.step_s if cores > 1 else 0.0
-    return waves * (block_s + _wave_s(cost, cores) + depth * (step_s / STEP))
+    beside_s = _wave_s(cost, cores) + depth * ((cost.step_s if cores > 1 else 0.0) / STEP)
+    product_s, softmax_s = 2.0 * head_dims / rate, op.SOFTMAX_FLOPS_PER_SCORE / vector_rate
+    matrix, vector = (waves * (rows * (pair_s * cores) * depth + beside_s) for pair_s in (product_s, softmax_s))
+    return matrix, np.where(np.greater(softmax_s, product_s), vector, op.vector_flops / vector_rate)
