@@ -12,6 +12,8 @@ from tools.perf_data_collection.database_arguments import add_database_arguments
 UPDATE_MODES = ("all", "missing-only")
 BACKEND_NAMES = ("npu", "cuda", "cpu")
 DEFAULT_TIMEOUT_S = 300.0
+LONGEST_S = 1e6
+"""Eleven days; what a timer takes ends at the platform's ``time_t``."""
 DEFAULT_EP_SIZE = 16
 EP_SIZE_FLAG = "--dispatch-ffn-combine-ep-size"
 SCRIPT_EP_SIZE_FLAG = "--ep-size"
@@ -202,6 +204,6 @@ def _positive(text: str) -> float:
         number = float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-    if not number > 0:
-        raise argparse.ArgumentTypeError("it must be above 0")
+    if not 0 < number <= LONGEST_S:
+        raise argparse.ArgumentTypeError(f"it must be above 0 and at most {LONGEST_S:,.0f}")
     return number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import signal
 import subprocess
@@ -30,6 +31,7 @@ from tools.perf_data_collection.op_replay.arguments import (
     replay_directory,
     shared_flags,
 )
+from tools.perf_data_collection.op_replay.exclusive import at_work
 from tools.perf_data_collection.op_replay.journal import Journal, JournalContent, OperatorRecord, RowRecord
 from tools.perf_data_collection.op_replay.progress import Progress
 from tools.perf_data_collection.op_replay.signature import DISPATCH_FFN_COMBINE
@@ -82,7 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run_with_journal(arguments: argparse.Namespace) -> int:
     if arguments.journal is not None:
-        return _run(arguments)
+        with at_work(arguments.journal.parent):
+            return _run(arguments)
     with tempfile.TemporaryDirectory(prefix="replay_") as scratch:
         arguments.journal = Path(scratch) / "journal.jsonl"
         return _run(arguments)
@@ -96,6 +99,8 @@ def _run(arguments: argparse.Namespace) -> int:
     chosen = catalog.selected_operators(arguments.ops, known) if arguments.ops else known
     journal = Journal(arguments.journal)
     present = [operator for operator in chosen if operator_files(directory, operator)]
+    if present and not arguments.dry_run and importlib.util.find_spec("torch") is None:
+        raise catalog.no_torch()
     for operator in chosen:
         if operator not in present:
             journal.append(OperatorRecord(operator, "skipped", f"{operator}.csv is nowhere below {directory}."))
