@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.parser import number
+from tensor_cast.command_line import given_path, number
 
 if TYPE_CHECKING:
     from tensor_cast.calibration import Calibration, ClassFit, Residuals
@@ -36,19 +36,19 @@ def add_parser(subparsers: Subparsers) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("database", type=Path, metavar="DATABASE", help="directory of the database's CSV files")
+    parser.add_argument("database", type=given_path, metavar="DATABASE", help="directory of the database's CSV files")
     parser.add_argument("--name", required=True, metavar="NAME", help="name of the calibrated device")
     parser.add_argument(
         "--device", metavar="NAME", help="base profile: peaks, links, and costs of classes without rows"
     )
-    parser.add_argument("--device-file", type=Path, metavar="FILE", help="YAML file of the base profile")
+    parser.add_argument("--device-file", type=given_path, metavar="FILE", help="YAML file of the base profile")
     parser.add_argument(
         "--memory-gib",
         type=number(0.001, 1e9),
         metavar="N",
         help="memory of the device, which rows do not tell (default: the base profile's)",
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="file to write (default: NAME.yaml)")
+    parser.add_argument("--output", type=given_path, metavar="FILE", help="file to write (default: NAME.yaml)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -245,10 +245,11 @@ def test_a_full_disk_is_a_sentence(tmp_path):
     writer = OpSummaryWriter(tmp_path)
     writer.add(row("Add", SMALL_ROWS["Add"][0]), "CPU", [1.0])
     writer._stream.close()
-    writer._stream = Path("/dev/full").open("w", encoding="utf-8")
-    with pytest.raises(ModelingError, match="the disk is full"):
-        writer.add(row("Add", SMALL_ROWS["Add"][0]), "CPU", [1.0])
-    writer.close()
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        writer._stream = full
+        with pytest.raises(ModelingError, match="the disk is full"):
+            writer.add(row("Add", SMALL_ROWS["Add"][0]), "CPU", [1.0])
+        writer.close()
 
 
 def test_a_script_alone_prints_times_and_changes_nothing(tmp_path, command):
@@ -290,21 +291,21 @@ def test_a_dying_process_costs_one_row(tmp_path, monkeypatch, capfd):
     [
         (("--ops", "Ad"), "Operator 'Ad' cannot be replayed. Did you mean Add"),
         (("--ops", "Sort"), "has no Sort.csv: fill the database"),
-        (("--repeat-count", "0"), "argument --repeat-count: it must be 1 or more"),
-        (("--timeout-s", "soon"), "'soon' is not a number"),
-        (("--timeout-s", "inf"), "it must be above 0 and at most 1,000,000"),
+        (("--repeat-count", "0"), "error: --repeat-count must be a whole number of at least 1, got '0'."),
+        (("--timeout-s", "soon"), "--timeout-s must be a number of at least 1e-06 and at most 1e+06, got 'soon'"),
+        (("--timeout-s", "inf"), "--timeout-s must be a number of at least 1e-06 and at most 1e+06, got 'inf'"),
+        (("--backend", "tpu"), "error: --backend must be one of npu, cuda, cpu, got 'tpu'."),
+        (("--database-path", ""), "error: --database-path is empty: give a path."),
     ],
 )
 def test_wrong_requests_are_refused_in_one_sentence(tmp_path, capsys, flags, message):
     from tools.perf_data_collection import start_microbench
 
     write_database(tmp_path / "db", "Add", SMALL_ROWS["Add"])
-    try:
-        status = start_microbench.main(["--database-path", str(tmp_path / "db"), *CPU, *flags])
-    except SystemExit as stop:
-        status = stop.code
-    assert status == 2
-    assert message in capsys.readouterr().err
+    assert start_microbench.main(["--database-path", str(tmp_path / "db"), *CPU, *flags]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert errors.count("\n") == 1
 
 
 def test_a_cpus_times_never_enter_the_packaged_databases(capsys):

@@ -17,6 +17,7 @@ if __package__ in (None, ""):
     # Run by path: the first entry is this directory, and the repository's root is needed instead.
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
+from tensor_cast.command_line import CommandParser, given_path
 from tensor_cast.errors import ModelingError
 from tools.perf_data_collection.command import exit_status
 from tools.perf_data_collection.op_replay import catalog
@@ -46,13 +47,12 @@ database by start_microbench.py, which runs this script.
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """The command's flags."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="run_all_op.py",
         description=__doc__,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_replay_arguments(parser, repeat_count=30)
     parser.add_argument("--ops", nargs="+", metavar="OP", help="operators to replay (default: all of the database)")
@@ -67,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--status-path",
-        type=Path,
+        type=given_path,
         metavar="FILE",
         help="status file (default: beside this script)",
     )
@@ -78,8 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Replay operators as the arguments say; returns the exit status."""
-    arguments = build_parser().parse_args(argv)
-    return exit_status(lambda: _run_with_journal(arguments))
+    return exit_status(lambda: _run_with_journal(build_parser().parse_args(argv)))
 
 
 def _run_with_journal(arguments: argparse.Namespace) -> int:
