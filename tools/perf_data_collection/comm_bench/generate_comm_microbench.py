@@ -112,12 +112,14 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ModelingError("PyTorch is not installed: pip install 'msmodeling[torch]'.") from None
 
     from tools.perf_data_collection.comm_bench.accelerator import open_accelerator
+    from tools.perf_data_collection.comm_bench.launcher import end_with_launcher
     from tools.perf_data_collection.comm_bench.measure import measure_all
     from tools.perf_data_collection.comm_bench.results import Results, bandwidth
     from tools.perf_data_collection.comm_bench.session import Session
 
     # torch 2.13 renames the tensor forms; older versions and torch_npu have only these.
     warnings.filterwarnings("ignore", "`torch.distributed.(all_gather_into|reduce_scatter)_tensor`", FutureWarning)
+    end_with_launcher()
     session = Session(arguments.timeout_s)
     results = Results(arguments.database_path, arguments.output_csv, DTYPES[arguments.dtype].column)
     try:
