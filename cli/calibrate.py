@@ -102,8 +102,10 @@ def _sections(found: Calibration, base: DeviceProfile | None, path: Path) -> lis
     from tensor_cast.reporting.layout import Column, Sentence, Table
 
     measures = ("factor", "median", "p90")
-    titles = ("kernel class", "fitted rows", "other rows")
-    titles += tuple(f"{measure} {when}" for when in ("before", "after") for measure in measures)
+    titles = (
+        *("kernel class", "fitted rows", "other rows"),
+        *(f"{measure} {when}" for when in ("before", "after") for measure in measures),
+    )
     columns = (*(Column(title, right=index > 0) for index, title in enumerate(titles)), Column("", breakable=True))
     before = f"the costs of {base.name}" if base else "the rules' costs"
     note = f"On the rows that were not fitted; before: with {before}. Factor: by which times are off on average, up or "

@@ -166,7 +166,10 @@ def _warnings(
         if workload.flow_shift is not None:
             messages.append(f"{pipeline.name} has one denoiser: the flow shift changes nothing.")
     if not deployment.vae_tiling and pipeline.vae is not None and pipeline.vae.tiling is None:
-        messages.append(f"The VAE of {pipeline.name} never works in tiles: to run it without changes nothing.")
+        messages.append(f"The VAE of {pipeline.name} never works in tiles: --no-vae-tiling changes nothing.")
+    default = VideoDeployment.mxfp4_group_size
+    if deployment.mxfp4_group_size != default and deployment.block_scheme.granularity != "group":
+        messages.append(f"--mxfp4-group-size belongs to MXFP4: {deployment.quantize_linear} has no groups of weights.")
     cache = deployment.dit_cache
     if cache is not None and np.any(np.greater_equal(cache.step_range[0], workload.sample_step)):
         messages.append(
