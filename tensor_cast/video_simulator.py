@@ -91,6 +91,7 @@ def simulate_video(
         tokens=video_tokens(pipeline, workload, parallel.ulysses),
         flops_per_forward=flops_per_forward(pipeline, workload),
         memory=_memory(deployment, denoising, parameters, all_runs, chosen, reserved_bytes, profile),
+        performance_model=performance_model,
         warnings=tuple(_warnings(pipeline, workload, deployment, chosen)),
     )
 

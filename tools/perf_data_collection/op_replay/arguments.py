@@ -122,6 +122,11 @@ def check_ranks(arguments: argparse.Namespace) -> None:
         ModelingError: the processes are not as many, or several machines have no port to meet at.
     """
     per_node = processes_per_node(arguments)
+    if not per_node:
+        raise ModelingError(
+            f"The EP size {arguments.ep_size} cannot be shared out evenly over {arguments.nnodes} machines: give "
+            "another -nnodes."
+        )
     if per_node * arguments.nnodes != arguments.ep_size:
         raise ModelingError(
             f"{per_node} processes on {arguments.nnodes} machines are not the EP size {arguments.ep_size}: "
