@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from cli.parser import CommandParser, UsageError, choice, number, whole_number
+from tensor_cast.command_line import CommandParser, UsageError, choice, given_path, number, whole_number
 from tensor_cast.deployment import CHECKPOINT, ENGINES, EXECUTIONS, Deployment
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.dtypes import ACTIVATION_DTYPES, ALIASES
@@ -94,7 +93,7 @@ def add_device_arguments(parser: CommandParser) -> None:
     group.add_argument(
         "--device-file",
         dest="device_files",
-        type=Path,
+        type=given_path,
         action="append",
         default=[],
         metavar="FILE",
@@ -257,7 +256,7 @@ def add_performance_model_arguments(parser: CommandParser) -> None:
     )
     group.add_argument(
         "--profiling-database-path",
-        type=Path,
+        type=given_path,
         metavar="DIR",
         help="directory of measured times for --performance-model profiling (default: the packaged one of the device)",
     )
@@ -278,8 +277,10 @@ def add_output_arguments(parser: CommandParser) -> None:
     group.add_argument(
         "--dump-op-bound-results", action="store_true", help="what each row would take by each bound alone"
     )
-    group.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON; - for stdout, instead")
-    group.add_argument("--chrome-trace-file", type=Path, metavar="FILE", help="write a trace for Perfetto")
+    group.add_argument(
+        "--json", type=given_path, metavar="FILE", help="write all figures as JSON; - for stdout, instead"
+    )
+    group.add_argument("--chrome-trace-file", type=given_path, metavar="FILE", help="write a trace for Perfetto")
     group.add_argument(
         "--log-level",
         type=choice(("DEBUG", "INFO", "WARNING", "ERROR")),

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.parser import number
+from tensor_cast.command_line import given_path, number
 
 if TYPE_CHECKING:
     from tensor_cast.calibration import Calibration, ClassFit, Residuals
@@ -36,19 +36,19 @@ def add_parser(subparsers: Subparsers) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("database", type=Path, metavar="DATABASE", help="directory of the database's CSV files")
+    parser.add_argument("database", type=given_path, metavar="DATABASE", help="directory of the database's CSV files")
     parser.add_argument("--name", required=True, metavar="NAME", help="name of the calibrated device")
     parser.add_argument(
         "--device", metavar="NAME", help="base profile: peaks, links, and costs of classes without rows"
     )
-    parser.add_argument("--device-file", type=Path, metavar="FILE", help="YAML file of the base profile")
+    parser.add_argument("--device-file", type=given_path, metavar="FILE", help="YAML file of the base profile")
     parser.add_argument(
         "--memory-gib",
         type=number(0.001, 1e9),
         metavar="N",
         help="memory of the device, which rows do not tell (default: the base profile's)",
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="file to write (default: NAME.yaml)")
+    parser.add_argument("--output", type=given_path, metavar="FILE", help="file to write (default: NAME.yaml)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -101,11 +101,15 @@ def _sections(found: Calibration, base: DeviceProfile | None, path: Path) -> lis
     from tensor_cast.performance_model.error import FEWEST_ROWS
     from tensor_cast.reporting.layout import Column, Sentence, Table
 
-    titles = ("kernel class", "fitted rows", "other rows", "median before", "p90", "median after", "p90")
+    measures = ("factor", "median", "p90")
+    titles = (
+        *("kernel class", "fitted rows", "other rows"),
+        *(f"{measure} {when}" for when in ("before", "after") for measure in measures),
+    )
     columns = (*(Column(title, right=index > 0) for index, title in enumerate(titles)), Column("", breakable=True))
     before = f"the costs of {base.name}" if base else "the rules' costs"
-    note = f"Errors are relative, on the rows that were not fitted; before: with {before}. "
-    note += f"A fit needs {FEWEST_ROWS} rows, and may not predict the others worse."
+    note = f"On the rows that were not fitted; before: with {before}. Factor: by which times are off on average, up or "
+    note += f"down; median and p90: of relative errors. A fit needs {FEWEST_ROWS} rows, and may not raise the factor."
     if found.unused_rows:
         note += f" Rows not used, their layout being unknown: {found.unused_rows}."
     sections: list[Section] = [Table("Calibration", columns, tuple(map(_row, found.classes)), note=note)]
@@ -125,6 +129,7 @@ def _row(fit: ClassFit) -> tuple[str, ...]:
     return fit.key, str(fit.fitted_rows), str(fit.other_rows), *_cells(fit.before), *_cells(fit.after), outcome
 
 
-def _cells(residuals: Residuals) -> tuple[str, str]:
-    median, p90 = (("-" if math.isnan(value) else f"{value:.1%}") for value in (residuals.median, residuals.p90))
-    return median, p90
+def _cells(residuals: Residuals) -> tuple[str, str, str]:
+    if math.isnan(residuals.factor):
+        return "-", "-", "-"
+    return f"{residuals.factor:.2f}", f"{residuals.median:.1%}", f"{residuals.p90:.1%}"

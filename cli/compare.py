@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.parser import CommandParser, choice
+from tensor_cast.command_line import CommandParser, choice, given_path
 from tensor_cast.evaluation.language import LANGUAGES
 
 if TYPE_CHECKING:
@@ -28,9 +27,12 @@ def add_parser(subparsers: Subparsers) -> None:
         "and what makes the difference by category and kernel. The first one is what the others are held against.",
         epilog=_EXAMPLES,
     )
-    parser.add_argument("results", type=Path, nargs="+", metavar="RESULTS_DIR", help="directories of evaluations")
+    parser.add_argument("results", type=given_path, nargs="+", metavar="RESULTS_DIR", help="directories of evaluations")
     parser.add_argument(
-        "--output-dir", type=Path, metavar="DIR", help="where the comparison goes (default: compare/ beside the first)"
+        "--output-dir",
+        type=given_path,
+        metavar="DIR",
+        help="where the comparison goes (default: compare/ beside the first)",
     )
     parser.add_argument(
         "--language", type=choice(LANGUAGES), default="en", metavar="{en,zh}", help="of the comparison (default: en)"

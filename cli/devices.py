@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import devices_add
+from tensor_cast.command_line import given_path
 from tensor_cast.devices import DeviceProfile, DeviceRegistry
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _add_device_file(parser: argparse.ArgumentParser, destination: str) -> None:
     parser.add_argument(
         "--device-file",
         dest=destination,
-        type=Path,
+        type=given_path,
         action="append",
         default=[],
         metavar="FILE",

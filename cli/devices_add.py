@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from cli.evaluation_questions import ask
-from cli.parser import UsageError, choice, number, whole_number
+from tensor_cast.command_line import UsageError, choice, given_path, number, whole_number
 from tensor_cast.devices.profile import Topology
 from tensor_cast.devices.registry import PATH_VARIABLE
 
@@ -61,7 +61,10 @@ def add_parser(subparsers: Any) -> None:
     words.add_argument("--vendor", metavar="TEXT", help="who makes it")
     words.add_argument("--description", default="", metavar="TEXT", help="what it is")
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help=f"file to write (default: NAME.yaml, in {PATH_VARIABLE} if set)"
+        "--output",
+        type=given_path,
+        metavar="FILE",
+        help=f"file to write (default: NAME.yaml, in {PATH_VARIABLE} if set)",
     )
     parser.add_argument("--list-references", action="store_true", help="list devices with public figures, and end")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.evaluation_flags import borrow_flags, given_flags
 from cli.evaluation_questions import ask, ask_yes_or_no
-from cli.parser import CommandParser, UsageError, choice, whole_number
+from tensor_cast.command_line import CommandParser, UsageError, choice, given_path, whole_number
 from tensor_cast.evaluation.language import LANGUAGES
 from tensor_cast.evaluation.request import EvaluatedModel, EvaluationRequest, Kind, Strategy
 
@@ -77,7 +77,7 @@ def add_parser(subparsers: Subparsers) -> None:
         _add_evaluation_arguments(one)
         borrow_flags(one, kind)
     again = kinds.add_parser("report", help="write the report of recorded results again")
-    again.add_argument("results", type=Path, metavar="RESULTS_DIR", help="directory that an evaluation wrote")
+    again.add_argument("results", type=given_path, metavar="RESULTS_DIR", help="directory that an evaluation wrote")
     _add_language(again)
 
 
@@ -90,7 +90,11 @@ def _add_evaluation_arguments(parser: CommandParser) -> None:
         "--iterations", type=whole_number(1), default=2, metavar="N", help="runs that must agree (default: 2)"
     )
     group.add_argument(
-        "--output-dir", type=Path, default=Path("results"), metavar="DIR", help="where results go (default: results)"
+        "--output-dir",
+        type=given_path,
+        default=Path("results"),
+        metavar="DIR",
+        help="where results go (default: results)",
     )
     group.add_argument("--overwrite", action="store_true", help="replace results of the same name (default: …_run2)")
     group.add_argument(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from cli.parser import CommandParser
+from tensor_cast.command_line import CommandParser
 from tensor_cast.evaluation.flags import FlagValue
 from tensor_cast.evaluation.request import COMMANDS, Kind
 

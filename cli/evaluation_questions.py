@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cli.parser import UsageError
+from tensor_cast.command_line import UsageError
 from tensor_cast.errors import did_you_mean
 
 _LISTED = 40

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.parser import CommandParser, choice, whole_number
+from tensor_cast.command_line import CommandParser, choice, given_path, whole_number
 from tensor_cast.evaluation.language import LANGUAGES
 
 if TYPE_CHECKING:
@@ -32,19 +31,19 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--profile",
-        type=Path,
+        type=given_path,
         required=True,
         metavar="DIR_OR_FILE",
         help="kernel_details.csv of torch_npu's profiler, op_summary_*.csv of msprof, or a directory with them",
     )
-    parser.add_argument("--results", type=Path, required=True, metavar="DIR", help="directory of an evaluation")
+    parser.add_argument("--results", type=given_path, required=True, metavar="DIR", help="directory of an evaluation")
     parser.add_argument("--step", metavar="ID", help="step of the profile (default: the one of median length)")
     parser.add_argument(
         "--steps", type=whole_number(1), default=1, metavar="N", help="equal steps in a profile without step numbers"
     )
     parser.add_argument("--rank", metavar="ID", help="device of the profile (default: the one that is busy longest)")
     parser.add_argument(
-        "--output-dir", type=Path, metavar="DIR", help="where it is written (default: explain/ in the results)"
+        "--output-dir", type=given_path, metavar="DIR", help="where it is written (default: explain/ in the results)"
     )
     parser.add_argument(
         "--language", type=choice(LANGUAGES), default="en", metavar="{en,zh}", help="of the pages (default: en)"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
-from cli.parser import CommandParser, UsageError, with_flags
+from tensor_cast.command_line import CommandParser, UsageError, with_flags
 from tensor_cast.errors import ModelingError, did_you_mean
 
 PROGRAM = "msmodeling"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cli import arguments as shared
 from cli import pipelines
 from cli.console import show
-from cli.parser import CommandParser, UsageError, choice, whole_number
+from tensor_cast.command_line import CommandParser, UsageError, choice, whole_number
 from tensor_cast.quantization import ATTENTION_DTYPES, LINEAR_SCHEMES
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.parser import whole_number
 from cli.perf_db_accuracy import add_accuracy_parser, run_accuracy
 from cli.perf_db_plot import add_plot_parser, run_plot
+from tensor_cast.command_line import given_path, whole_number
 
 if TYPE_CHECKING:
     from tensor_cast.performance_model.profiling_database.coverage import Coverage
@@ -34,7 +34,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="rows by where their time comes from, duplicates and suspicious rows",
         description="Count a database's rows by where their time comes from; list duplicates and suspicious rows.",
     )
-    stats.add_argument("directory", type=Path, metavar="DIR", help="database directory")
+    stats.add_argument("directory", type=given_path, metavar="DIR", help="database directory")
     stats.add_argument(
         "--limit", type=whole_number(0), default=20, metavar="N", help="suspicious rows to list (default: %(default)s)"
     )
@@ -44,15 +44,15 @@ def add_parser(subparsers: Subparsers) -> None:
         help="every break of the format, by file, line and column",
         description="Print every break of the format as FILE:LINE: COLUMN: what; exit status 1 if there is any.",
     )
-    validate.add_argument("directory", type=Path, metavar="DIR", help="database directory")
+    validate.add_argument("directory", type=given_path, metavar="DIR", help="database directory")
 
     diff = commands.add_parser(
         "diff",
         help="how the durations of two databases differ",
-        description="Compare two databases row by row. Exit status 1 if they differ.",
+        description="Compare two databases row by row, collectives beside them too. Exit status 1 if they differ.",
     )
-    diff.add_argument("before", type=Path, metavar="A", help="database directory")
-    diff.add_argument("after", type=Path, metavar="B", help="database directory it is compared with")
+    diff.add_argument("before", type=given_path, metavar="A", help="database directory")
+    diff.add_argument("after", type=given_path, metavar="B", help="database directory it is compared with")
     diff.add_argument(
         "--limit", type=whole_number(0), default=20, metavar="N", help="changed rows to list (default: %(default)s)"
     )
@@ -82,21 +82,25 @@ def _stats(directory: Path, limit: int) -> int:
     from tensor_cast.performance_model.profiling_database.coverage import coverage
 
     found = coverage(directory)
-    _print_table(
-        ("kernel", "rows", "measured", "replayed", "both", "empty", "timed", "duplicates", "invocations"),
-        [
-            (
-                kernel.kernel_type,
-                kernel.rows,
-                *(kernel.states[state] for state in ("measured", "replayed", "both", "empty")),
-                f"{kernel.timed / kernel.rows:.0%}" if kernel.rows else "-",
-                kernel.duplicates,
-                kernel.invocations or "-",
-            )
-            for kernel in found.kernels
-        ],
-    )
-    print("\n".join(_stats_lines(found, limit)))
+    if found.kernels:
+        _print_table(
+            ("kernel", "rows", "measured", "replayed", "both", "empty", "timed", "duplicates", "invocations"),
+            [
+                (
+                    kernel.kernel_type,
+                    kernel.rows,
+                    *(kernel.states[state] for state in ("measured", "replayed", "both", "empty")),
+                    f"{kernel.timed / kernel.rows:.0%}" if kernel.rows else "-",
+                    kernel.duplicates,
+                    kernel.invocations or "-",
+                )
+                for kernel in found.kernels
+            ],
+        )
+        print("\n".join(_stats_lines(found, limit)))
+    if found.collectives:
+        rows = ", ".join(f"{name} {count}" for name, count in found.collectives.items())
+        print(f"Measured rows of collectives: {rows}.")
     return 0
 
 
@@ -141,7 +145,7 @@ def _diff(before: Path, after: Path, limit: int) -> int:
     found = difference(before, after)
     different = [kernel for kernel in found if not kernel.is_equal]
     if not different:
-        print(f"No difference. Kernel types: {len(found)}, rows: {sum(kernel.equal for kernel in found)}.")
+        print(f"No difference. Files: {len(found)}, rows: {sum(kernel.equal for kernel in found)}.")
         return 0
     _print_table(
         ("kernel", "only in A", "only in B", "equal", "changed", "B/A median"),

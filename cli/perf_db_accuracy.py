@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.parser import whole_number
 from cli.perf_db_device import measured_device
+from tensor_cast.command_line import given_path, whole_number
 
 if TYPE_CHECKING:
     from tensor_cast.performance_model.profiling_database.accuracy import KernelAccuracy, LeftOut
@@ -29,7 +28,7 @@ def add_accuracy_parser(commands: Subparsers) -> None:
             "the relative errors by kernel type beside those of the analytic model."
         ),
     )
-    parser.add_argument("directory", type=Path, metavar="DIR", help="database directory")
+    parser.add_argument("directory", type=given_path, metavar="DIR", help="database directory")
     parser.add_argument(
         "--device", metavar="NAME", help="device that was measured (default: the one that the path names)"
     )

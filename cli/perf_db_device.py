@@ -15,9 +15,12 @@ def measured_device(directory: Path, name: str | None) -> DeviceProfile:
     """The device ``name``, or the one whose name is a part of the path, as in the packaged data.
 
     Raises:
-        ModelingError: there is no such device, or the path names none.
+        ModelingError: there is no such directory or device, or the path names none.
     """
     from tensor_cast.devices import DeviceRegistry, get_device
+    from tensor_cast.performance_model.profiling_database.store import csv_files
+
+    csv_files(directory)  # that it is not there at all is said first
 
     if name is not None:
         return get_device(name)

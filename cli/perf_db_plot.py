@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cli.parser import UsageError
 from cli.perf_db_device import measured_device
 from cli.text_scatter import Series, log_scatter
+from tensor_cast.command_line import UsageError, given_path
 from tensor_cast.errors import ModelingError
 
 if TYPE_CHECKING:
@@ -72,12 +72,16 @@ def add_plot_parser(commands: Subparsers) -> None:
             "PNG. DIR is a directory of hcom_*.csv files, or a database whose collectives lie beside it."
         ),
     )
-    parser.add_argument("directory", type=Path, metavar="DIR", help="database directory")
+    parser.add_argument("directory", type=given_path, metavar="DIR", help="database directory")
     parser.add_argument(
         "--device", metavar="NAME", help="device whose links they were measured on (default: told by the path)"
     )
     parser.add_argument(
-        "--output", type=Path, default=_DEFAULT_PNG, metavar="FILE", help="PNG file to write (default: %(default)s)"
+        "--output",
+        type=given_path,
+        default=_DEFAULT_PNG,
+        metavar="FILE",
+        help="PNG file to write (default: %(default)s)",
     )
     parser.add_argument("--text-only", action="store_true", help="write no PNG; needs no matplotlib")
 
@@ -95,10 +99,12 @@ def run_plot(arguments: argparse.Namespace) -> int:
         ModelingError: there are none, the device is not known, or the PNG cannot be written.
     """
     from tensor_cast.performance_model.collective_times import communication_directory
+    from tensor_cast.performance_model.profiling_database.store import csv_files
 
     if not arguments.text_only:
         _check_png(arguments.output)
         _require_matplotlib()
+    csv_files(arguments.directory)
     directory = communication_directory(arguments.directory)
     if directory is None:
         raise ModelingError(

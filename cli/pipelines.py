@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cli.console import show
-from cli.parser import CommandParser, UsageError, whole_number
+from tensor_cast.command_line import CommandParser, UsageError, whole_number
 
 if TYPE_CHECKING:
     from tensor_cast.models.source import LoadedConfig

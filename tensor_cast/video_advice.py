@@ -45,11 +45,11 @@ def _candidates(estimate: VideoEstimate) -> Iterator[tuple[str, dict[str, Any]]]
     if not deployment.block_scheme.quantizes_weight:
         for scheme in eight_bit_schemes(device.matrix_flops)[:1]:
             yield f"--quantize-linear-action {scheme}", {"quantize_linear": scheme}
-    ulysses = estimate.parallel.ulysses * 2
-    while ulysses <= MAX_RANKS:
-        world = ulysses * estimate.parallel.cfg
-        yield f"--world-size {world} --ulysses-size {ulysses}", {"world_size": world, "ulysses_size": ulysses}
-        ulysses *= 2
+    heads = estimate.pipeline.denoiser.heads
+    for ulysses in range(estimate.parallel.ulysses + 1, MAX_RANKS + 1):
+        if heads % ulysses == 0:
+            world = ulysses * estimate.parallel.cfg
+            yield f"--world-size {world} --ulysses-size {ulysses}", {"world_size": world, "ulysses_size": ulysses}
 
 
 def _used_bytes(estimate: VideoEstimate, deployment: VideoDeployment) -> float | None:

@@ -110,6 +110,7 @@ class VideoEstimate(TimedKernels):
     tokens: VideoTokens
     flops_per_forward: Quantity
     memory: VideoMemory
+    performance_model: str = "analytic"
     warnings: tuple[str, ...] = ()
 
     @property

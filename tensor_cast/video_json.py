@@ -52,6 +52,8 @@ def video_estimate_to_dict(estimate: VideoEstimate) -> dict[str, Any]:
             for stage, seconds in estimate.stage_times_s.items()
         ],
         "categories": {name: plain(seconds) for name, seconds in estimate.categories.items()},
+        "performance_model": estimate.performance_model,
+        "sources_s": {name: plain(seconds) for name, seconds in estimate.sources_s.items()},
         "ops": [op_to_dict(op) for op in estimate.ops],
         "collectives": [collective_to_dict(collective) for collective in estimate.collectives],
         "memory": _memory(estimate.memory),

@@ -91,6 +91,7 @@ def simulate_video(
         tokens=video_tokens(pipeline, workload, parallel.ulysses),
         flops_per_forward=flops_per_forward(pipeline, workload),
         memory=_memory(deployment, denoising, parameters, all_runs, chosen, reserved_bytes, profile),
+        performance_model=performance_model,
         warnings=tuple(_warnings(pipeline, workload, deployment, chosen)),
     )
 
@@ -166,7 +167,10 @@ def _warnings(
         if workload.flow_shift is not None:
             messages.append(f"{pipeline.name} has one denoiser: the flow shift changes nothing.")
     if not deployment.vae_tiling and pipeline.vae is not None and pipeline.vae.tiling is None:
-        messages.append(f"The VAE of {pipeline.name} never works in tiles: to run it without changes nothing.")
+        messages.append(f"The VAE of {pipeline.name} never works in tiles: --no-vae-tiling changes nothing.")
+    default = VideoDeployment.mxfp4_group_size
+    if deployment.mxfp4_group_size != default and deployment.block_scheme.granularity != "group":
+        messages.append(f"--mxfp4-group-size belongs to MXFP4: {deployment.quantize_linear} has no groups of weights.")
     cache = deployment.dit_cache
     if cache is not None and np.any(np.greater_equal(cache.step_range[0], workload.sample_step)):
         messages.append(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensor_cast.calibration import Calibration, calibrate
+from tensor_cast.calibration import Calibration, _residuals, calibrate
 from tensor_cast.calibration_file import check_request, device_text
 from tensor_cast.calibration_rows import best_rates, read_rows
 from tensor_cast.calibration_search import Bound, minimise
@@ -166,3 +166,10 @@ def test_places_are_figures_and_back(bound: Bound) -> None:
     for place in (0.0, 0.3, 1.0):
         assert bound.place(bound.at(place)) == pytest.approx(place, abs=1e-9)
     assert bound.place(bound.high * 2) == pytest.approx(1.0)
+
+
+def test_the_factor_weighs_too_short_and_too_long_alike() -> None:
+    """A tenth and ten times are both off by 10; their relative errors are 90 % and 900 %."""
+    residuals = _residuals(np.log(np.array([0.1, 10.0])))
+    assert residuals.factor == pytest.approx(10.0)
+    assert (residuals.median, residuals.p90) == pytest.approx((4.95, 0.9 + 0.9 * 8.1))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli import arguments as shared
-from cli.parser import UsageError
+from tensor_cast.command_line import UsageError
 
 if TYPE_CHECKING:
     from tensor_cast.models.diffusion.pipeline import Pipeline

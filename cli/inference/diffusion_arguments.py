@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli import arguments as shared
-from cli.parser import CommandParser, choice, number, whole_number
+from tensor_cast.command_line import CommandParser, choice, number, whole_number
 from tensor_cast.quantization import LINEAR_SCHEMES
 from tensor_cast.video_deployment import ATTENTION_BACKENDS
 

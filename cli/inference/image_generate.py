@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cli.inference import diffusion, diffusion_arguments
 
 if TYPE_CHECKING:
-    from cli.parser import CommandParser
+    from tensor_cast.command_line import CommandParser
 
     Subparsers = argparse._SubParsersAction[CommandParser]
 

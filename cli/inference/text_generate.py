@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cli import arguments as shared
-from cli.parser import CommandParser, UsageError, number, whole_number, with_flags
+from tensor_cast.command_line import CommandParser, UsageError, number, whole_number, with_flags
 
 if TYPE_CHECKING:
     from tensor_cast.advice import Remedy

@@ -13,6 +13,20 @@ _LARGEST_NUMBER = 1e15
 
 MAX_LAYERS = 10_000
 """Far more than any model has; a structure of a billion layers would fill the memory before it is refused."""
+_LAYER_COUNTS = frozenset(
+    [
+        "depth",
+        "layers_per_block",
+        "mtp_num_hidden_layers",
+        "num_hidden_layers",
+        "num_layers",
+        "num_nextn_predict_layers",
+        "num_refiner_layers",
+        "num_res_blocks",
+        "num_single_layers",
+        "vt_num_hidden_layers",
+    ]
+)
 
 HARMLESS_KEYS = frozenset(
     [
@@ -188,7 +202,7 @@ class Config:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             self.fail(key, expected)
-        most = MAX_LAYERS if key == "num_hidden_layers" else 2**53
+        most = MAX_LAYERS if key in _LAYER_COUNTS else 2**53
         if value > most:
             self.fail(key, f"{expected} and at most {most:,}")
         return value

@@ -6,11 +6,12 @@ from tensor_cast.estimate import Estimate
 from tensor_cast.reporting.layout import Column, Section, Sentence, Table
 from tensor_cast.reporting.units import column_unit
 from tensor_cast.unmeasured import UnmeasuredKernel, kernels_to_measure, unmeasured_kernels
+from tensor_cast.video_estimate import VideoEstimate
 
 _HEAVIEST = 8
 
 
-def measured_sections(estimate: Estimate) -> list[Section]:
+def measured_sections(estimate: Estimate | VideoEstimate) -> list[Section]:
     """Where times come from and the heaviest kernels that are not measured; nothing for the analytic model."""
     if estimate.performance_model == "analytic":
         return []
@@ -24,7 +25,7 @@ def measured_sections(estimate: Estimate) -> list[Section]:
     return sections
 
 
-def _sources(estimate: Estimate) -> Table:
+def _sources(estimate: Estimate | VideoEstimate) -> Table:
     seconds = {source: float(value) for source, value in estimate.sources_s.items()}
     total = sum(seconds.values())
     size, unit = column_unit(list(seconds.values()))

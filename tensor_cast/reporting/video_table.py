@@ -9,6 +9,7 @@ import numpy as np
 from tensor_cast.reporting import table
 from tensor_cast.reporting.kernel_tables import kernel_sections
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
+from tensor_cast.reporting.measured import measured_sections
 from tensor_cast.reporting.units import byte_size, column_unit, count, duration, percent, plural
 from tensor_cast.video_advice import VideoRemedy
 from tensor_cast.video_estimate import VideoEstimate, VideoMemory
@@ -46,6 +47,7 @@ def report(
         op_bounds=op_bounds,
         all_kernels=all_kernels,
     )
+    sections += measured_sections(estimate)
     sections += [stages(estimate), times(estimate), memory(estimate.memory)]
     sections += [Sentence(f"Warning: {warning}", "warning") for warning in estimate.warnings]
     return sections

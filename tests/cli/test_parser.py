@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.main import main
-from cli.parser import CommandParser, UsageError, choice, number, whole_number
+from tensor_cast.command_line import CommandParser, UsageError, choice, given_path, number, whole_number
 
 
 @given(st.integers(min_value=1, max_value=10**12))
@@ -63,6 +64,42 @@ def test_an_error_starts_with_the_flag() -> None:
         parser.parse_args(["--size", "0"])
     with pytest.raises(UsageError, match=r"^there is no argument --siz\. Did you mean --size\?"):
         parser.refuse(["--siz", "3"])
+    with pytest.raises(UsageError, match=r"^there is no argument --siz\. Did you mean --size\?"):
+        parser.parse_args(["--siz", "3"])
+
+
+def test_hidden_flags_are_not_proposed_and_choices_are_listed_with_the_nearest() -> None:
+    parser = CommandParser(prog="program")
+    parser.add_argument("--journal", help=argparse.SUPPRESS)
+    parser.add_argument("--backend", choices=("npu", "cpu"))
+    with pytest.raises(UsageError, match=r"^there is no argument --journa\. `program --help`"):
+        parser.parse_args(["--journa"])
+    with pytest.raises(UsageError, match=r"^--backend must be one of npu, cpu, got 'cpus'\. Did you mean cpu"):
+        parser.parse_args(["--backend", "cpus"])
+
+
+def test_an_empty_path_is_a_variable_that_is_not_set() -> None:
+    assert given_path("a/b") == Path("a/b")
+    for text in ("", "  "):
+        with pytest.raises(argparse.ArgumentTypeError, match="is empty: give a path"):
+            given_path(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (("perf-db", "stats", ""), "DIR"),
+        (("calibrate", "", "--name", "X"), "DATABASE"),
+        (("text-generate", "Qwen/Qwen3-0.6B", "--json", ""), "--json"),
+        (("video-generate", "FLUX", "--profiling-database-path", ""), "--profiling-database-path"),
+        (("compare", ""), "RESULTS_DIR"),
+    ],
+)
+def test_no_command_takes_the_working_directory_for_an_empty_path(
+    words: tuple[str, ...], flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(f"error: {flag} is empty: give a path.")
 
 
 def test_the_help_is_printed_and_nothing_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:

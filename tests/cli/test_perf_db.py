@@ -75,7 +75,7 @@ def test_validate(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_diff(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before, after = database(tmp_path / "a", [1.0, 4.0, 7.0]), database(tmp_path / "b", [2.0, 5.0])
     assert run("diff", before, before) == 0
-    assert capsys.readouterr().out == "No difference. Kernel types: 1, rows: 3.\n"
+    assert capsys.readouterr().out == "No difference. Files: 1, rows: 3.\n"
     assert run("diff", before, after, "--limit", "1") == 1
     lines = capsys.readouterr().out.splitlines()
     # Ratios 2/1 and 5/4: median 1.625.
@@ -93,3 +93,34 @@ def test_errors(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit):
         run("stats", tmp_path, "--limit", "-1")
     assert "must be a whole number of at least 0, got '-1'" in capsys.readouterr().err
+
+
+_COLLECTIVES = "message_bytes,num_devices,dtype,topology_tier,Duration(us),bandwidth_gbps\r\n"
+
+
+def test_collectives_count_too(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two databases that only differ in a measured collective differ; collectives alone are a database too."""
+    before, after = database(tmp_path / "a", [1.0]), database(tmp_path / "b", [1.0])
+    (after / "hcom_allReduce_.csv").write_text(f"{_COLLECTIVES}1024,2,DT_BF16,2,10.00,0.10\r\n", newline="")
+    assert run("diff", before, after) == 1
+    assert capsys.readouterr().out.splitlines()[1].split() == ["hcom_allReduce_", "0", "1", "0", "0", "-"]
+    (before / "hcom_allReduce_.csv").write_text(f"{_COLLECTIVES}1024,2,DT_BF16,2,8.00,0.13\r\n", newline="")
+    assert run("diff", before, after) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "  hcom_allReduce_ 1024 bytes, 2 devices, DT_BF16, tier 2: 8.000 us -> 10.000 us  x1.250"
+    )
+    assert run("stats", after) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "Measured rows of collectives: hcom_allReduce_ 1."
+    (after / "Add.csv").unlink()
+    assert run("stats", after) == 0
+    assert capsys.readouterr().out == "Measured rows of collectives: hcom_allReduce_ 1.\n"
+
+
+@pytest.mark.parametrize("command", ["accuracy", "plot"])
+def test_a_directory_that_is_not_there_is_said_first(run: Run, tmp_path: Path, command: str) -> None:
+    with pytest.raises(ModelingError, match=r"The database directory .*none does not exist\."):
+        run(command, tmp_path / "none")
+    file = tmp_path / "a.csv"
+    file.write_text("")
+    with pytest.raises(ModelingError, match="is a file; give the directory"):
+        run(command, file)

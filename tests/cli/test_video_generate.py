@@ -222,3 +222,20 @@ def test_every_key_is_described(language: str, capsys: pytest.CaptureFixture[str
     ]
     bounds = {"matrix", "vector", "memory", "comm", "fixed", "wait"}
     assert set(keys_of(documents)) - described - bounds == set()
+
+
+def test_measured_times_say_how_much_they_are_of(capsys: pytest.CaptureFixture[str]) -> None:
+    """The packaged A3 database has products near a video model's, and none of its attention."""
+    request = ("video-generate", "Wan-AI/Wan2.1-T2V-1.3B-Diffusers", "--device", "ATLAS_800_A3_752T_128G_DIE", *SIZE)
+    request += ("--quantize-linear-action", "DISABLED", "--compile")
+    text = printed(capsys, *request, "--performance-model", "profiling")
+    assert re.search(r"Where times come from\n  source +total ms +share\n  measured ", text)
+    assert "Next to measure: start_microbench.py --ops MatMulV2" in text
+    found = document(capsys, *request, "--performance-model", "profiling")
+    assert found["performance_model"] == "profiling"
+    assert sum(found["sources_s"].values()) + found["idle_s"] == pytest.approx(found["total_time_s"], rel=1e-9)
+    assert found["sources_s"]["extrapolated"] > 0.0
+    analytic = document(capsys, *request)
+    assert analytic["performance_model"] == "analytic"
+    assert analytic["sources_s"]["analytic"] + analytic["idle_s"] == pytest.approx(analytic["total_time_s"], rel=1e-9)
+    assert "Where times come from" not in printed(capsys, *request)

@@ -242,6 +242,8 @@ def test_the_catalog_knows_the_shift_of_two_denoisers() -> None:
     [
         ({"transformer": {"num_layers": None}}, ""),
         ({"transformer": {"num_layers": "forty"}}, r"\$\.num_layers is 'forty'"),
+        ({"transformer": {"num_layers": 10**9}}, r"\$\.num_layers is 1000000000, .* at most 10,000"),
+        ({"vae": {"num_res_blocks": 10**9}}, r"\$\.num_res_blocks is 1000000000, .* at most 10,000"),
         ({"transformer": {"num_attention_heads": 0}}, r"\$\.num_attention_heads is 0"),
         ({"transformer": {"patch_size": [1, 2]}}, r"\$\.patch_size is \[1, 2\], expected a list of 3 whole numbers"),
         ({"transformer": {"patch_size": [1, 2, "2"]}}, r"\$\.patch_size is \[1, 2, '2'\]"),
@@ -254,6 +256,7 @@ def test_the_catalog_knows_the_shift_of_two_denoisers() -> None:
         ({"vae": {"scale_factor_temporal": 8}}, r"\$\.scale_factor_temporal is 8, expected 4"),
         ({"vae": {"_class_name": "AutoencoderDC"}}, "'AutoencoderDC' is of no known family"),
         ({"model_index": {"boundary_ratio": 1.5}}, r"\$\.boundary_ratio is 1\.5"),
+        ({"model_index": {"_class_name": "WanVideoToVideoPipeline"}}, "'WanVideoToVideoPipeline' does beside running"),
         ({"text_encoder": {"d_model": []}}, ""),
     ],
 )
@@ -265,6 +268,30 @@ def test_malformed_configs(tmp_path: Path, changes: dict[str, Any], message: str
         return
     with pytest.raises(ModelingError, match=message):
         load_pipeline(str(directory))
+
+
+def test_another_pipeline_of_a_known_transformer_is_not_guessed(tmp_path: Path) -> None:
+    """FLUX.1 Kontext has FLUX.1's transformer and twice its tokens: the given image's come beside the output's."""
+    entry = find("black-forest-labs/FLUX.1-dev")
+    assert entry is not None
+    assert entry.pipeline is not None
+    directory = tmp_path / "kontext"
+    (directory / "transformer").mkdir(parents=True)
+    index = {"_class_name": "FluxKontextPipeline", "transformer": ["diffusers", "FluxTransformer2DModel"]}
+    (directory / "model_index.json").write_text(json.dumps(index), encoding="utf-8")
+    (directory / "transformer" / "config.json").write_text(json.dumps(entry.pipeline["transformer"]), encoding="utf-8")
+    with pytest.raises(ModelingError, match=r"the pipeline class 'FluxKontextPipeline' .* is not guessed\. Known: Cog"):
+        load_pipeline(str(directory))
+
+
+def test_an_index_without_a_class_is_said(tmp_path: Path) -> None:
+    directory = write(tmp_path, model_index={"_class_name": None})
+    assert "names no pipeline class: taken as one from text to video." in load_pipeline(str(directory)).notes[0]
+
+
+def test_every_pipeline_of_the_catalog_is_known() -> None:
+    for model in pipeline_ids():
+        assert load_pipeline(model).kind, model
 
 
 @pytest.mark.parametrize("name", ["transformer", "transformer_2"])

@@ -197,7 +197,7 @@ def test_a_step_cache_after_the_last_step_is_told() -> None:
 def test_what_changes_nothing_is_told() -> None:
     messages = simulate(flow_shift=5.0, offload_inactive_expert=True, vae_tiling=False).warnings
     assert [text.partition(": ")[2] for text in messages] == [
-        "there is nothing to offload.", "the flow shift changes nothing.", "to run it without changes nothing."
+        "there is nothing to offload.", "the flow shift changes nothing.", "--no-vae-tiling changes nothing."
     ]  # fmt: skip
     assert simulate(HUNYUAN, A2, vae_tiling=False).warnings == ()
 
@@ -299,6 +299,30 @@ def test_what_would_fit() -> None:
     assert "--offload-inactive-expert" in flags
     assert "--quantize-linear-action W8A8_DYNAMIC" in flags
     assert all(remedy.used_bytes <= tight.device.memory_bytes for remedy in what_would_fit(tight))
+
+
+def test_every_ulysses_size_that_divides_the_heads_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CogVideoX-2B has 30 heads: 2, 3, 5 and 6 ranks share them out, 4 and 8 do not."""
+    from tensor_cast import video_advice
+
+    estimate = simulate("THUDM/CogVideoX-2b", A2, height=480, width=720, frame_num=49)
+    monkeypatch.setattr(video_advice, "_used_bytes", lambda estimate, deployment: 1.0)
+    flags = [remedy.flags for remedy in what_would_fit(estimate)]
+    assert [text for text in flags if "--ulysses" in text] == [
+        f"--world-size {ranks} --ulysses-size {ranks}" for ranks in (2, 3, 5, 6)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"mxfp4_group_size": 16}, "--mxfp4-group-size belongs to MXFP4: DISABLED has no groups of weights."),
+        ({"vae_tiling": False}, "never works in tiles: --no-vae-tiling changes nothing."),
+    ],
+)
+def test_a_flag_that_changes_nothing_is_said(changes: dict[str, object], sentence: str) -> None:
+    assert any(sentence in warning for warning in simulate(PAIR, A2, **changes).warnings)
+    assert not any(sentence in warning for warning in simulate(PAIR, A2).warnings)
 
 
 def test_unpriced_components_are_told() -> None:

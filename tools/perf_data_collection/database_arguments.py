@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from tensor_cast.command_line import given_path
 from tensor_cast.performance_model.profiling_database.paths import (
     DEFAULT_DEVICE,
     DEVICES,
@@ -20,7 +21,10 @@ def add_database_arguments(parser: argparse.ArgumentParser) -> None:
         "database", "the directory itself, or the device and versions that name it below the packaged data"
     )
     group.add_argument(
-        "--database-path", type=Path, metavar="DIR", help="the database directory (default: from device and versions)"
+        "--database-path",
+        type=given_path,
+        metavar="DIR",
+        help="the database directory (default: from device and versions)",
     )
     group.add_argument("--device", choices=DEVICES, default=DEFAULT_DEVICE, help="device (default: %(default)s)")
     version = _version_type()

@@ -16,6 +16,7 @@ if __package__ in (None, ""):
     # Run by path: the first entry is this directory, and the repository's root is needed instead.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from tensor_cast.command_line import CommandParser, number, whole_number
 from tensor_cast.errors import ModelingError, did_you_mean
 from tools.perf_data_collection.command import exit_status
 from tools.perf_data_collection.database_arguments import add_database_arguments, add_wait_argument, database_path
@@ -35,13 +36,12 @@ A summary goes to stdout: rows a file gets, why candidates were dropped, and how
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """The command's flags."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="generate_shape_grid.py",
         description=__doc__,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_database_arguments(parser)
     parser.add_argument(
@@ -51,14 +51,18 @@ def build_parser() -> argparse.ArgumentParser:
         help="models by catalog id, path or hub id, separated by commas (default: general axes)",
     )
     parser.add_argument(
-        "--rows", type=_whole, default=1000, metavar="N", help="most new rows a file; 0: all (default: %(default)s)"
+        "--rows",
+        type=whole_number(0),
+        default=1000,
+        metavar="N",
+        help="most new rows a file; 0: all (default: %(default)s)",
     )
     parser.add_argument(
-        "--seed", type=int, default=20260409, metavar="N", help="of what breaks ties (default: %(default)s)"
+        "--seed", type=whole_number(0), default=20260409, metavar="N", help="of what breaks ties (default: %(default)s)"
     )
     parser.add_argument(
         "--max-hbm-gb",
-        type=_size,
+        type=number(0),
         default=32.0,
         metavar="GIB",
         help="leave out rows whose inputs and outputs take more GiB; 0: none (default: %(default)s)",
@@ -76,8 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Add rows as the arguments say; returns the exit status."""
-    arguments = build_parser().parse_args(argv)
-    return exit_status(lambda: _run(arguments), interrupted="Interrupted; nothing was changed.")
+    return exit_status(lambda: _run(build_parser().parse_args(argv)), interrupted="Interrupted; nothing was changed.")
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -196,20 +199,6 @@ def _names(text: str) -> tuple[str, ...]:
     if not names:
         raise argparse.ArgumentTypeError("name at least one model")
     return names
-
-
-def _whole(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError("give 0 or more")
-    return value
-
-
-def _size(text: str) -> float:
-    value = float(text)
-    if not 0.0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError("give 0 or more")
-    return value
 
 
 if __name__ == "__main__":

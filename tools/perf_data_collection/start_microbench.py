@@ -14,6 +14,7 @@ if __package__ in (None, ""):
     # Run by path: the first entry is this directory, and the repository's root is needed instead.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from tensor_cast.command_line import CommandParser, given_path
 from tools.perf_data_collection.command import exit_status
 from tools.perf_data_collection.op_replay.arguments import EP_SIZE_FLAG, add_rank_arguments, add_replay_arguments
 from tools.perf_data_collection.op_replay.run_all_op import STATUS_PATH
@@ -29,13 +30,12 @@ listed. Ctrl-C writes back what is done; --resume goes on from there.
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """The command's flags."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="start_microbench.py",
         description=__doc__,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_replay_arguments(parser, repeat_count=1)
     parser.add_argument("--ops", nargs="+", metavar="OP", help="operators to measure (default: all of the database)")
@@ -47,17 +47,20 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--resume", action="store_true", help="leave out what an interrupted run of this database has done already"
     )
-    parser.add_argument("--status-path", type=Path, default=STATUS_PATH, metavar="FILE", help=argparse.SUPPRESS)
+    parser.add_argument("--status-path", type=given_path, default=STATUS_PATH, metavar="FILE", help=argparse.SUPPRESS)
     add_rank_arguments(parser, EP_SIZE_FLAG)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and write back as the arguments say; returns the exit status."""
-    arguments = build_parser().parse_args(argv)
+    return exit_status(lambda: _run(build_parser().parse_args(argv)), interrupted="Interrupted; nothing was changed.")
+
+
+def _run(arguments: argparse.Namespace) -> int:
     from tools.perf_data_collection.op_replay.microbench import run
 
-    return exit_status(lambda: run(arguments), interrupted="Interrupted; nothing was changed.")
+    return run(arguments)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,25 @@ VIDEO_CLASSES = frozenset(
 )
 """Classes that make videos; the others make images, whatever their VAE could do with frames."""
 
+PIPELINES = frozenset(
+    [
+        "CogVideoXImageToVideoPipeline",
+        "CogVideoXPipeline",
+        "FluxPipeline",
+        "HunyuanVideo15ImageToVideoPipeline",
+        "HunyuanVideo15Pipeline",
+        "HunyuanVideoPipeline",
+        "QwenImageEditPipeline",
+        "QwenImageEditPlusPipeline",
+        "QwenImagePipeline",
+        "StableDiffusion3Pipeline",
+        "WanImageToVideoPipeline",
+        "WanPipeline",
+    ]
+)
+"""Pipelines whose inputs are known. Others feed the same transformers more: FluxKontextPipeline a given image's tokens
+beside those of the output, video-to-video pipelines the whole video through the VAE and then fewer steps."""
+
 TRANSFORMERS = ("transformer", "transformer_2")
 """Directories of denoisers, in the order that they run."""
 
@@ -141,10 +160,15 @@ def read_pipeline(loaded: LoadedConfig) -> Pipeline:
     names = [name for name in TRANSFORMERS if name in components]
     if not names:
         raise ModelingError(f"{loaded.name} has no transformer: only diffusion transformers are modelled.")
-    kind = index.text("_class_name", "")
     read = _Read([], [])
     expands = index.boolean("expand_timesteps", False)
     first_class = str(components[names[0]].get("_class_name"))
+    kind = index.text("_class_name", "")
+    if kind and kind not in PIPELINES and first_class in DENOISERS:
+        raise ModelingError(
+            f"{index.where}: what the pipeline class {kind!r} does beside running its transformer is not known, and "
+            f"its cost is not guessed. Known: {', '.join(sorted(PIPELINES))}."
+        )
     denoisers = tuple((name, _denoiser(loaded.name, name, components[name], expands, read)) for name in names)
     vae = _vae(loaded.name, components.get("vae"), read)
     encoders = tuple(_text_encoders(loaded.name, components, read))
@@ -165,6 +189,9 @@ def read_pipeline(loaded: LoadedConfig) -> Pipeline:
         unpriced=tuple(read.unpriced),
         ignored_keys=tuple(read.ignored),
     )
+    if not kind:
+        made = "video" if pipeline.makes_video else "image"
+        pipeline = pipeline.with_note(f"{index.where} names no pipeline class: taken as one from text to {made}.")
     if pipeline.references is not None:
         pipeline = pipeline.with_note("What the text encoder's vision tower takes for given images is not priced.")
     return pipeline if len(denoisers) == 1 else _with_boundary(pipeline, index, loaded)

@@ -15,10 +15,11 @@ from tensor_cast.performance_model.profiling_database.schema import (
     PROFILE_STD,
     REPLAY_DURATION,
     RUNTIME_LENGTHS,
+    is_communication_file,
 )
 from tensor_cast.performance_model.profiling_database.shapes import RowKey, key_of
-from tensor_cast.performance_model.profiling_database.statistics import RowState, duration_us, row_state
-from tensor_cast.performance_model.profiling_database.store import kernel_files
+from tensor_cast.performance_model.profiling_database.statistics import RowState, duration_us, latency_us, row_state
+from tensor_cast.performance_model.profiling_database.store import database_files
 from tensor_cast.performance_model.profiling_database.table import read_table
 
 REPLAYED_KERNELS = (
@@ -100,10 +101,11 @@ class KernelCoverage:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Counts of a database directory."""
+    """Counts of a database directory; ``collectives`` are the timed rows of each ``hcom_*.csv`` in it."""
 
     directory: Path
     kernels: tuple[KernelCoverage, ...]
+    collectives: Mapping[str, int]
 
     @property
     def missing_kernels(self) -> tuple[str, ...]:
@@ -117,12 +119,17 @@ class Coverage:
 
 
 def coverage(directory: Path) -> Coverage:
-    """Count the rows of every kernel file of a database directory.
+    """Count the rows of every file of a database directory.
 
     Raises:
         ModelingError: the directory or a file cannot be read.
     """
-    return Coverage(directory, tuple(_kernel_coverage(name, path) for name, path in kernel_files(directory).items()))
+    files = database_files(directory)
+    return Coverage(
+        directory,
+        tuple(_kernel_coverage(name, path) for name, path in files.items() if not is_communication_file(name)),
+        {name: _timed_rows(path) for name, path in files.items() if is_communication_file(name)},
+    )
 
 
 def row_identity(kernel_type: str, cells: Mapping[str, str]) -> tuple[RowKey, tuple[str, ...]]:
@@ -130,6 +137,11 @@ def row_identity(kernel_type: str, cells: Mapping[str, str]) -> tuple[RowKey, tu
     lengths = RUNTIME_LENGTHS if kernel_type == FUSED_ATTENTION else ()
     extra = (*lengths, "EP Size") if kernel_type == "DispatchFFNCombine" else lengths
     return key_of(cells), tuple(cells.get(name, "").strip() for name in extra)
+
+
+def _timed_rows(path: Path) -> int:
+    table = read_table(path)
+    return sum(latency_us(table.cells(row)) is not None for row in table.rows)
 
 
 def _kernel_coverage(kernel_type: str, path: Path) -> KernelCoverage:

@@ -6,12 +6,16 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from tensor_cast.performance_model.profiling_database.coverage import row_identity
-from tensor_cast.performance_model.profiling_database.shapes import RowKey
+from tensor_cast.performance_model.profiling_database.schema import COMMUNICATION_KEY, is_communication_file
 from tensor_cast.performance_model.profiling_database.statistics import latency_us
-from tensor_cast.performance_model.profiling_database.store import kernel_files
+from tensor_cast.performance_model.profiling_database.store import database_files
 from tensor_cast.performance_model.profiling_database.table import read_table
+
+Identity: TypeAlias = tuple[str, ...]
+"""What tells a row from all others of its file; first what it is called in print: its input shapes, its message."""
 
 
 @dataclass(frozen=True)
@@ -52,37 +56,45 @@ class KernelDifference:
 
 
 def difference(before: Path, after: Path) -> list[KernelDifference]:
-    """The differences of two database directories, a kernel type each, equal ones included.
+    """The differences of two database directories, a kernel type or collective each, equal ones included.
 
     Raises:
         ModelingError: a directory or file cannot be read.
     """
-    before_files, after_files = kernel_files(before), kernel_files(after)
+    before_files, after_files = database_files(before), database_files(after)
     return [
         _kernel_difference(name, _latencies(name, before_files.get(name)), _latencies(name, after_files.get(name)))
         for name in sorted({*before_files, *after_files})
     ]
 
 
-def _latencies(kernel_type: str, path: Path | None) -> dict[tuple[RowKey, tuple[str, ...]], float | None]:
+def _latencies(kernel_type: str, path: Path | None) -> dict[Identity, float | None]:
     if path is None:
         return {}
     table = read_table(path)
-    latencies: dict[tuple[RowKey, tuple[str, ...]], float | None] = {}
+    latencies: dict[Identity, float | None] = {}
     for row in table.rows:
         cells = table.cells(row)
-        latencies.setdefault(row_identity(kernel_type, cells), latency_us(cells))
+        latencies.setdefault(_identity(kernel_type, cells), latency_us(cells))
     return latencies
+
+
+def _identity(kernel_type: str, cells: Mapping[str, str]) -> Identity:
+    if not is_communication_file(kernel_type):
+        key, extra = row_identity(kernel_type, cells)
+        return (*key, *extra)
+    size, devices, dtype, tier = (cells.get(name, "").strip() for name in COMMUNICATION_KEY)
+    return (f"{size} bytes, {devices} devices, {dtype}, tier {tier}",)
 
 
 def _kernel_difference(
     kernel_type: str,
-    before: Mapping[tuple[RowKey, tuple[str, ...]], float | None],
-    after: Mapping[tuple[RowKey, tuple[str, ...]], float | None],
+    before: Mapping[Identity, float | None],
+    after: Mapping[Identity, float | None],
 ) -> KernelDifference:
     shared = [identity for identity in before if identity in after]
     changed = tuple(
-        ChangedRow(kernel_type, identity[0][0], before[identity], after[identity])
+        ChangedRow(kernel_type, identity[0], before[identity], after[identity])
         for identity in shared
         if before[identity] != after[identity]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -107,7 +107,23 @@ def kernel_files(directory: Path) -> dict[str, Path]:
     Raises:
         ModelingError: the directory does not exist or holds no kernel file.
     """
-    paths = {path.stem: path for path in csv_files(directory) if not is_communication_file(path.stem)}
+    return _with_any(directory, {name: path for name, path in _by_stem(directory) if not is_communication_file(name)})
+
+
+def database_files(directory: Path) -> dict[str, Path]:
+    """The same with the collectives that lie there too, and without any kernel if there are some.
+
+    Raises:
+        ModelingError: the directory does not exist or holds no file of a database.
+    """
+    return _with_any(directory, dict(_by_stem(directory)))
+
+
+def _by_stem(directory: Path) -> Iterator[tuple[str, Path]]:
+    return ((path.stem, path) for path in csv_files(directory))
+
+
+def _with_any(directory: Path, paths: dict[str, Path]) -> dict[str, Path]:
     if not paths:
         kernels_below = (path for path in directory.rglob("*.csv") if not is_communication_file(path.stem))
         below = sorted({str(path.parent) for path in kernels_below})[:3]

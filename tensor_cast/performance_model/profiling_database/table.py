@@ -12,6 +12,8 @@ from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.schema import modern_header
 
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+"""First bytes of packed files."""
 csv.field_size_limit(1 << 30)
 
 
@@ -56,13 +58,16 @@ def check_start(path: Path, start: bytes) -> None:
     """Refuse what is no comma-separated UTF-8 file, judged by its first bytes.
 
     Raises:
-        ModelingError: it is empty, a Git LFS pointer, binary, UTF-16, or its lines or cells are separated by something
-            else.
+        ModelingError: it is empty, a Git LFS pointer, packed, binary, UTF-16, or its lines or cells are separated by
+            something else.
     """
     if not start.strip():
         raise ModelingError(f"{path} is empty.")
     if start.startswith(_LFS_POINTER):
         raise ModelingError(f'{path} is a Git LFS pointer, not the data: fetch it with "git lfs pull".')
+    packed = next((name for magic, name in _PACKED.items() if start.startswith(magic)), None)
+    if packed is not None:
+        raise ModelingError(f"{path} is packed ({packed}): unpack it, and give what comes out.")
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ModelingError(f'{path} is UTF-16 text: save it again as "CSV UTF-8".')
     if b"\x00" in start:

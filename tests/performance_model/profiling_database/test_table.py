@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 from pathlib import Path
 
 import pytest
@@ -41,7 +44,11 @@ def test_byte_order_mark_line_feeds_and_blank_lines_are_read_over(tmp_path: Path
         (b"\r\n \n", r"Add.csv is empty\.$"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n", r"Git LFS pointer.*git lfs pull"),
         ("OP State,a\n".encode("utf-16"), r"UTF-16"),
-        (b"PK\x03\x04\x00\x00,", r"binary file"),
+        (b"\x7fELF\x00\x00,", r"binary file"),
+        (b"PK\x03\x04\x00\x00,", r"is packed \(zip\): unpack it, and give what comes out"),
+        (gzip.compress(b"OP State,a\n"), r"is packed \(gzip\)"),
+        (bz2.compress(b"OP State,a\n"), r"is packed \(bzip2\)"),
+        (lzma.compress(b"OP State,a\n"), r"is packed \(xz\)"),
         (b"OP State,a\n" + b"1,2\n" * 2000 + b"\x00" * 9, r"holds NUL bytes"),
         (b"OP State,a\r1,2\r", r"lines that end with CR alone"),
         (b"OP State;Input Shapes\n1;2\n", r"not separated by commas"),

@@ -113,6 +113,18 @@ SMALL_ROWS: dict[str, list[Cells]] = {
             Runtime_actual_seq_lengths_kv_values="[9, 20]",
             Runtime_num_key_value_heads="2",
         ),
+        attention(  # the same as a profile has it: nothing recorded, the widths tell two KV heads
+            {
+                0: "2,4,16 FLOAT",
+                1: "6,8,32 FLOAT",
+                2: "6,8,32 FLOAT",
+                4: "2048,2048 INT8",
+                5: "2 INT64",
+                6: "2 INT64",
+                14: "2,3 INT32",
+            },
+            ["2,4,16 FLOAT"],
+        ),
         attention(  # packed, no mask, with the softmax's sums
             {0: "5,4,16 FLOAT", 1: "9,4,16 FLOAT", 2: "9,4,16 FLOAT", 5: "1 INT64", 6: "1 INT64"},
             ["5,4,16 FLOAT", "5,4,1 FLOAT"],

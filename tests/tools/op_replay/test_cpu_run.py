@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,7 @@ pytest.importorskip("torch")
 
 from tensor_cast.performance_model.profiling_database.statistics import duration_us
 from tensor_cast.performance_model.profiling_database.table import read_table
-from tests.tools.op_replay.small_rows import SMALL_ROWS, cells, write_database
+from tests.tools.op_replay.small_rows import SMALL_ROWS, cells, row, write_database
 
 CPU = ("--backend", "cpu")
 SLOW = cells(
@@ -35,6 +37,15 @@ def durations(directory, kernel, column="Average Duration(us)"):
     table = read_table(directory / f"{kernel}.csv")
     place = table.columns.index(column) if column in table.columns else None
     return [duration_us(row[place]) if place is not None else None for row in table.rows]
+
+
+def wait_for_started_rows(database, count):
+    """The journal of a run, once so many of its rows were started."""
+    journal = database / ".replay_journal.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (journal.exists() and journal.read_text().count('"started"') == count):
+        time.sleep(0.05)
+    return journal
 
 
 def test_a_run_measures_writes_back_reports_and_keeps_what_fails(tmp_path, start):
@@ -113,10 +124,7 @@ def test_an_interrupted_run_writes_back_what_is_done_and_can_be_resumed(tmp_path
     database = tmp_path / "db"
     write_database(database, "LightningIndexer", [QUICK, SLOW])
     process = subprocess.Popen(command(*CPU), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    journal = database / ".replay_journal.jsonl"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (journal.exists() and journal.read_text().count('"started"') == 2):
-        time.sleep(0.05)
+    journal = wait_for_started_rows(database, 2)
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
@@ -129,6 +137,119 @@ def test_an_interrupted_run_writes_back_what_is_done_and_can_be_resumed(tmp_path
     assert durations(database, "LightningIndexer") == [quick, None]
     assert "It took longer than 1 s." in resumed.stdout
     assert not journal.exists()
+
+
+def test_a_terminal_that_closes_loses_nothing(tmp_path, command):
+    database = tmp_path / "db"
+    write_database(database, "LightningIndexer", [QUICK, SLOW])
+    process = subprocess.Popen(command(*CPU), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for_started_rows(database, 2)
+    process.send_signal(signal.SIGHUP)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert [value is not None for value in durations(database, "LightningIndexer")] == [True, False]
+
+
+def test_what_a_killed_replay_left_running_is_not_measured_beside(tmp_path, command, capsys):
+    """The run goes on without the one who started it: a second one waits for its end, then takes what it measured."""
+    from tools.perf_data_collection import start_microbench
+
+    database = tmp_path / "db"
+    write_database(database, "LightningIndexer", [QUICK, SLOW])
+    process = subprocess.Popen(command(*CPU, "--timeout-s", "8"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for_started_rows(database, 2)
+    process.kill()
+    process.wait()
+    resume = ["--database-path", str(database), "--status-path", str(tmp_path / "status.json"), *CPU, "--resume"]
+    assert start_microbench.main(resume) == 1
+    assert "the run_all_op.py that it had started still measures: wait" in capsys.readouterr().err
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (status := start_microbench.main(resume)) != 0:
+        time.sleep(0.5)
+    assert status == 0
+    assert [value is not None for value in durations(database, "LightningIndexer")] == [True, False]
+    assert "It took longer than 8 s." in capsys.readouterr().out
+    assert not list(database.glob("msprof_run_*"))
+
+
+def test_a_damaged_file_costs_the_others_nothing(tmp_path, start):
+    database = tmp_path / "db"
+    write_database(database, "Add", SMALL_ROWS["Add"][:2])
+    (database / "Sort.csv").write_bytes(b"")
+    result = start(*CPU)
+    assert result.returncode == 0, result.stderr
+    assert None not in durations(database, "Add")
+    assert f"| Sort | {database / 'Sort.csv'} is empty. Nothing was written to it. |" in result.stdout
+    assert (database / "Sort.csv").read_bytes() == b""
+
+
+def test_tools_that_may_not_be_written_keep_the_status_in_the_database(tmp_path, command):
+    write_database(tmp_path / "db", "Add", SMALL_ROWS["Add"][:1])
+    flags = [*command(*CPU), "--status-path", "/dev/null/run_all_op_status.json"]
+    result = subprocess.run(flags, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "- Success: 1" in result.stdout
+    assert json.loads((tmp_path / "db" / "run_all_op_status.json").read_text())["success"] == ["Add_run.py"]
+
+
+def test_a_profiled_npus_rows_are_not_mixed_with_a_cpus_in_silence(tmp_path, capsys):
+    from tools.perf_data_collection.op_replay.microbench import _warn_of_other_device
+
+    profiled = {**SMALL_ROWS["Add"][0], "Profiling Average Duration(us)": "1.5"}
+    files = {"Add": [write_database(tmp_path, "Add", [profiled, SMALL_ROWS["Add"][1]])]}
+    _warn_of_other_device(files, "cpu")
+    assert capsys.readouterr().err == (
+        "warning: 1 rows have times of a profiled NPU, and look-ups will take those of this machine's CPU before "
+        "them: to keep the two apart, replay a copy of the database.\n"
+    )
+    write_database(tmp_path, "Add", SMALL_ROWS["Add"][:1])
+    _warn_of_other_device(files, "cpu")
+    assert capsys.readouterr().err == ""
+
+
+def test_without_torch_one_sentence_says_so(tmp_path, monkeypatch, capsys):
+    from tools.perf_data_collection import start_microbench
+    from tools.perf_data_collection.op_replay import backends, run_all_op
+
+    write_database(tmp_path / "db", "Add", SMALL_ROWS["Add"][:1])
+    flags = ["--database-path", str(tmp_path / "db"), *CPU]
+    monkeypatch.setattr(run_all_op.importlib.util, "find_spec", lambda name: None)
+    assert run_all_op.main([*flags, "--status-path", str(tmp_path / "status.json")]) == 1
+    assert capsys.readouterr().err == "error: Replay needs PyTorch: pip install torch.\n"
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, backends.__name__)
+    assert start_microbench.main(flags) == 1
+    assert capsys.readouterr().err == "error: Replay needs PyTorch: pip install torch.\n"
+
+
+def test_a_missing_gpu_is_said_before_anything_is_made(tmp_path, capsys, monkeypatch):
+    import torch
+
+    from tools.perf_data_collection import start_microbench
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    write_database(tmp_path / "db", "Add", SMALL_ROWS["Add"][:1])
+    assert start_microbench.main(["--database-path", str(tmp_path / "db"), "--backend", "cuda"]) == 2
+    assert "torch sees no CUDA device" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "db").iterdir()] == ["Add.csv"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
+def test_a_full_disk_is_a_sentence(tmp_path):
+    from tensor_cast.errors import ModelingError
+    from tools.perf_data_collection.op_replay.journal import Journal, OperatorRecord
+    from tools.perf_data_collection.op_replay.op_summary import OpSummaryWriter
+
+    with pytest.raises(ModelingError, match="Cannot write /dev/full: the disk is full"):
+        Journal(Path("/dev/full")).append(OperatorRecord("Add", "success"))
+    writer = OpSummaryWriter(tmp_path)
+    writer.add(row("Add", SMALL_ROWS["Add"][0]), "CPU", [1.0])
+    writer._stream.close()
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        writer._stream = full
+        with pytest.raises(ModelingError, match="the disk is full"):
+            writer.add(row("Add", SMALL_ROWS["Add"][0]), "CPU", [1.0])
+        writer.close()
 
 
 def test_a_script_alone_prints_times_and_changes_nothing(tmp_path, command):
@@ -170,20 +291,21 @@ def test_a_dying_process_costs_one_row(tmp_path, monkeypatch, capfd):
     [
         (("--ops", "Ad"), "Operator 'Ad' cannot be replayed. Did you mean Add"),
         (("--ops", "Sort"), "has no Sort.csv: fill the database"),
-        (("--repeat-count", "0"), "argument --repeat-count: it must be 1 or more"),
-        (("--timeout-s", "soon"), "'soon' is not a number"),
+        (("--repeat-count", "0"), "error: --repeat-count must be a whole number of at least 1, got '0'."),
+        (("--timeout-s", "soon"), "--timeout-s must be a number of at least 1e-06 and at most 1e+06, got 'soon'"),
+        (("--timeout-s", "inf"), "--timeout-s must be a number of at least 1e-06 and at most 1e+06, got 'inf'"),
+        (("--backend", "tpu"), "error: --backend must be one of npu, cuda, cpu, got 'tpu'."),
+        (("--database-path", ""), "error: --database-path is empty: give a path."),
     ],
 )
 def test_wrong_requests_are_refused_in_one_sentence(tmp_path, capsys, flags, message):
     from tools.perf_data_collection import start_microbench
 
     write_database(tmp_path / "db", "Add", SMALL_ROWS["Add"])
-    try:
-        status = start_microbench.main(["--database-path", str(tmp_path / "db"), *CPU, *flags])
-    except SystemExit as stop:
-        status = stop.code
-    assert status == 2
-    assert message in capsys.readouterr().err
+    assert start_microbench.main(["--database-path", str(tmp_path / "db"), *CPU, *flags]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert errors.count("\n") == 1
 
 
 def test_a_cpus_times_never_enter_the_packaged_databases(capsys):

@@ -68,6 +68,21 @@ def test_host_gives_the_rows_output(kernel, number):
         assert results[0].dtype is torch_dtype(first.dtype)
 
 
+def test_paged_keys_have_the_heads_that_their_width_holds():
+    """Keys of 32 under queries of 16 are two heads: nothing else can be launched, whatever a column says."""
+    from tests.tools.op_replay.small_rows import attention
+
+    slots = {0: "2,4,16 FLOAT", 1: "6,8,32 FLOAT", 2: "6,8,32 FLOAT", 14: "2,3 INT32"}
+    make = OperandMaker(CpuBackend())
+    [call] = catalog.load("FusedInferAttentionScore").operands(
+        row("FusedInferAttentionScore", attention(slots, ["2,4,16 FLOAT"])), make
+    )
+    assert call.keywords()["num_key_value_heads"] == 2
+    wrong = attention(slots, ["2,4,16 FLOAT"], Runtime_num_key_value_heads="4")
+    with pytest.raises(RowError, match="does not hold 4 heads of the query's D 16"):
+        catalog.load("FusedInferAttentionScore").operands(row("FusedInferAttentionScore", wrong), make)
+
+
 def test_results_are_not_trivial():
     for kernel, rows in SMALL_ROWS.items():
         _, expected, _ = evaluated(kernel, rows[0])

@@ -214,6 +214,8 @@ def test_several_machines_need_a_port_and_a_fitting_spread(tmp_path, capsys):
     assert "8 processes on 1 machines are not the EP size 16" in capsys.readouterr().err
     assert start_microbench.main([*base, "-nproc-per-node", "8", "-nnodes", "2"]) == 2
     assert "Several machines need -master-port" in capsys.readouterr().err
+    assert start_microbench.main([*base, "-nnodes", "3"]) == 2
+    assert "The EP size 16 cannot be shared out evenly over 3 machines" in capsys.readouterr().err
 
 
 def test_rows_of_another_ep_size_wait_for_theirs(tmp_path, start):

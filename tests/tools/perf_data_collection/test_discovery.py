@@ -43,6 +43,21 @@ def test_torch_npu_copies_are_not_counted_twice(tmp_path: Path) -> None:
     assert profile_files(copy.parent) == ([copy], [])
 
 
+def test_names_are_found_in_any_case_and_packed_files_where_nothing_is_unpacked(tmp_path: Path) -> None:
+    wanted = touch(tmp_path, "a/KERNEL_DETAILS.CSV", "b/kernel_details.csv", "c/kernel_details.csv.gz")
+    touch(tmp_path, "b/kernel_details.csv.gz", "b/kernel_details.csv.txt")
+    assert profile_files(tmp_path) == (wanted, [])
+
+
+def test_a_packed_copy_does_not_hide_what_it_is_of(tmp_path: Path) -> None:
+    packed, summary = touch(
+        tmp_path,
+        "host_1_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv.zip",
+        "host_1_ascend_pt/PROF_0_x/mindstudio_profiler_output/op_summary_2025.csv",
+    )
+    assert profile_files(tmp_path) == ([packed, summary], [])
+
+
 def test_a_directory_that_may_not_be_looked_into_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     touch(tmp_path, "kernel_details.csv", "private/kernel_details.csv")
     real = os.scandir

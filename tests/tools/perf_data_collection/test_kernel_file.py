@@ -122,6 +122,13 @@ def test_misspelt_column_is_told_with_its_likely_name(tmp_path: Path, profile: B
         open_kernel_file(write(tmp_path, text))
 
 
+def test_a_column_that_is_there_twice_is_not_chosen_from(tmp_path: Path, profile: BuildProfile) -> None:
+    path = tmp_path / "kernel_details.csv"
+    path.write_text(profile([{}]).replace("Wait Time(us)", "Duration(us)"))
+    with pytest.raises(ModelingError, match=r"has the column 'Duration\(us\)' more than once: keep the right one\."):
+        open_kernel_file(path)
+
+
 def test_level0_is_told_what_to_profile(tmp_path: Path, profile: BuildProfile, level0: list[str]) -> None:
     with pytest.raises(ModelingError, match=r"has no shapes.*Level0.*profile again with profiler_level Level1"):
         open_kernel_file(write(tmp_path, profile([{}], level0)))

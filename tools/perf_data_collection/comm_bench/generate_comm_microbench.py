@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if __package__ in (None, ""):
     # Run by path: the first entry is this directory, and the repository's root is needed instead.
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
+from tensor_cast.command_line import CommandParser, given_path, whole_number
 from tensor_cast.errors import ModelingError
 from tools.perf_data_collection.comm_bench.plan import BACKENDS, BYTES_GRID, DTYPES, OPS, Case, Settings, plan
 from tools.perf_data_collection.command import exit_status
@@ -37,18 +38,17 @@ or a file could not be written, 2 a wrong request, 130 interrupted.
 _HEADER = f"{'op':<15}{'bytes':>12}{'devices':>9}{'tier':>6}{'us':>14}{'GB/s':>10}"
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """The command's flags."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="generate_comm_microbench.py",
         description=__doc__,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    whole = _whole_number(1)
+    whole = whole_number(1)
     parser.add_argument(
         "--database-path",
-        type=Path,
+        type=given_path,
         metavar="DIR",
         help="directory of the hcom_*.csv files (default: print, write nothing)",
     )
@@ -58,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--topology-tier",
-        type=_whole_number(0),
+        type=whole_number(0),
         metavar="T",
         help="0 inter-pod, 1 intra-pod, 2 die (default: derived from the grid)",
     )
@@ -78,13 +78,15 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="BYTES",
         help="message sizes (default: 1 KiB to 512 MiB in powers of two)",
     )
-    parser.add_argument("--output-csv", type=Path, metavar="FILE", help="the file to write, only with a single --ops")
+    parser.add_argument(
+        "--output-csv", type=given_path, metavar="FILE", help="the file to write, only with a single --ops"
+    )
     parser.add_argument("--backend", choices=BACKENDS, help="default: hccl with an NPU, nccl with a GPU, else gloo")
     parser.add_argument(
         "--iterations", type=whole, default=10, metavar="N", help="timed calls a row, their median counts (default: 10)"
     )
     parser.add_argument(
-        "--warmup", type=_whole_number(0), default=20, metavar="N", help="untimed calls before them (default: 20)"
+        "--warmup", type=whole_number(0), default=20, metavar="N", help="untimed calls before them (default: 20)"
     )
     parser.add_argument("--resume", action="store_true", help="leave out rows that the files have already")
     parser.add_argument(
@@ -99,8 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure as the arguments say; returns the exit status."""
-    arguments = build_parser().parse_args(argv)
-    return exit_status(lambda: _run(arguments))
+    return exit_status(lambda: _run(build_parser().parse_args(argv)))
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -111,12 +112,14 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ModelingError("PyTorch is not installed: pip install 'msmodeling[torch]'.") from None
 
     from tools.perf_data_collection.comm_bench.accelerator import open_accelerator
+    from tools.perf_data_collection.comm_bench.launcher import end_with_launcher
     from tools.perf_data_collection.comm_bench.measure import measure_all
     from tools.perf_data_collection.comm_bench.results import Results, bandwidth
     from tools.perf_data_collection.comm_bench.session import Session
 
     # torch 2.13 renames the tensor forms; older versions and torch_npu have only these.
     warnings.filterwarnings("ignore", "`torch.distributed.(all_gather_into|reduce_scatter)_tensor`", FutureWarning)
+    end_with_launcher()
     session = Session(arguments.timeout_s)
     results = Results(arguments.database_path, arguments.output_csv, DTYPES[arguments.dtype].column)
     try:
@@ -248,19 +251,6 @@ def _agreed_cases(session: Session, settings: Settings, results: Results, *, res
     if isinstance(skipped, str):
         raise ModelingError(skipped)
     return [case for number, case in enumerate(cases) if number not in set(skipped)]
-
-
-def _whole_number(minimum: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = minimum - 1
-        if value < minimum:
-            raise argparse.ArgumentTypeError(f"give a whole number of at least {minimum}, not {text!r}")
-        return value
-
-    return parse
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from tensor_cast.command_line import given_path, number, whole_number
 from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.paths import DATA_DIRECTORY
 from tools.perf_data_collection.database_arguments import add_database_arguments, database_path
@@ -12,6 +13,8 @@ from tools.perf_data_collection.database_arguments import add_database_arguments
 UPDATE_MODES = ("all", "missing-only")
 BACKEND_NAMES = ("npu", "cuda", "cpu")
 DEFAULT_TIMEOUT_S = 300.0
+LONGEST_S = 1e6
+"""Eleven days; what a timer takes ends at the platform's ``time_t``."""
 DEFAULT_EP_SIZE = 16
 EP_SIZE_FLAG = "--dispatch-ffn-combine-ep-size"
 SCRIPT_EP_SIZE_FLAG = "--ep-size"
@@ -26,7 +29,7 @@ def add_replay_arguments(parser: argparse.ArgumentParser, *, repeat_count: int) 
     group = parser.add_argument_group("replay")
     group.add_argument(
         "--repeat-count",
-        type=_positive_whole,
+        type=whole_number(1),
         default=repeat_count,
         metavar="N",
         help="measured runs of each row (default: %(default)s)",
@@ -45,13 +48,13 @@ def add_replay_arguments(parser: argparse.ArgumentParser, *, repeat_count: int) 
     )
     group.add_argument(
         "--warmup",
-        type=_whole,
+        type=whole_number(0),
         metavar="N",
         help="unmeasured runs before (default: 1 on a CPU or GPU, 0 on an NPU, where msprof records them too)",
     )
     group.add_argument(
         "--timeout-s",
-        type=_positive,
+        type=number(1e-6, LONGEST_S, inclusive=True),
         default=DEFAULT_TIMEOUT_S,
         metavar="S",
         help="longest time a row may take before it is given up (default: %(default)g)",
@@ -62,8 +65,8 @@ def add_replay_arguments(parser: argparse.ArgumentParser, *, repeat_count: int) 
 
 def add_internal_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the commands tell each other."""
-    parser.add_argument("--journal", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--profile-output", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--journal", type=given_path, help=argparse.SUPPRESS)
+    parser.add_argument("--profile-output", type=given_path, help=argparse.SUPPRESS)
     parser.add_argument("--progress", help=argparse.SUPPRESS)
 
 
@@ -73,7 +76,7 @@ def add_rank_arguments(parser: argparse.ArgumentParser, ep_size_flag: str) -> No
     group.add_argument(
         ep_size_flag,
         dest="ep_size",
-        type=_positive_whole,
+        type=whole_number(1),
         default=DEFAULT_EP_SIZE,
         metavar="N",
         help="expert-parallel size (default: %(default)s)",
@@ -81,15 +84,20 @@ def add_rank_arguments(parser: argparse.ArgumentParser, ep_size_flag: str) -> No
     group.add_argument(
         "-nproc-per-node",
         "--nproc-per-node",
-        type=_positive_whole,
+        type=whole_number(1),
         metavar="N",
         help="processes on each machine (default: the EP size over the machines)",
     )
     group.add_argument(
-        "-nnodes", "--nnodes", type=_positive_whole, default=1, metavar="N", help="machines (default: %(default)s)"
+        "-nnodes", "--nnodes", type=whole_number(1), default=1, metavar="N", help="machines (default: %(default)s)"
     )
     group.add_argument(
-        "-node-rank", "--node-rank", type=_whole, default=0, metavar="N", help="this machine (default: %(default)s)"
+        "-node-rank",
+        "--node-rank",
+        type=whole_number(0),
+        default=0,
+        metavar="N",
+        help="this machine (default: %(default)s)",
     )
     group.add_argument(
         "-master-addr",
@@ -101,7 +109,7 @@ def add_rank_arguments(parser: argparse.ArgumentParser, ep_size_flag: str) -> No
     group.add_argument(
         "-master-port",
         "--master-port",
-        type=_positive_whole,
+        type=whole_number(1),
         metavar="PORT",
         help="its port; must be given with several machines (default: a free one)",
     )
@@ -114,6 +122,11 @@ def check_ranks(arguments: argparse.Namespace) -> None:
         ModelingError: the processes are not as many, or several machines have no port to meet at.
     """
     per_node = processes_per_node(arguments)
+    if not per_node:
+        raise ModelingError(
+            f"The EP size {arguments.ep_size} cannot be shared out evenly over {arguments.nnodes} machines: give "
+            "another -nnodes."
+        )
     if per_node * arguments.nnodes != arguments.ep_size:
         raise ModelingError(
             f"{per_node} processes on {arguments.nnodes} machines are not the EP size {arguments.ep_size}: "
@@ -178,30 +191,3 @@ def replay_directory(arguments: argparse.Namespace) -> Path:
 def journal_path(directory: Path) -> Path:
     """Where a run on a database keeps what it has done, for ``--resume``."""
     return directory / f"{_RESUME_STEM}.jsonl"
-
-
-def _whole(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
-    return number
-
-
-def _positive_whole(text: str) -> int:
-    number = _whole(text)
-    if number == 0:
-        raise argparse.ArgumentTypeError("it must be 1 or more")
-    return number
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-    if not number > 0:
-        raise argparse.ArgumentTypeError("it must be above 0")
-    return number

@@ -50,8 +50,13 @@ def load(operator: str) -> Kernel:
         module = importlib.import_module(f"{__package__}.{operator}{_SCRIPT}")
     except ModuleNotFoundError as error:
         if error.name == "torch":
-            raise ModelingError("Replay needs PyTorch: pip install torch.", exit_status=1) from None
+            raise no_torch() from None
         raise
     kernel = module.KERNEL
     assert isinstance(kernel, Kernel)
     return kernel
+
+
+def no_torch() -> ModelingError:
+    """The sentence for a machine without PyTorch."""
+    return ModelingError("Replay needs PyTorch: pip install torch.", exit_status=1)

@@ -126,7 +126,7 @@ def attention_call(row: ReplayRow, make: OperandMaker) -> tuple[AttentionCall]:
     layout = "TND" if len(query.shape) == 3 else _batched_layout(row, query)
     query_rope, key_rope, table = (_optional(row, slot) for slot in (QUERY_ROPE, KEY_ROPE, BLOCK_TABLE))
     requests = _requests(row, query, table, layout)
-    kv_heads, block_size = _heads_and_block(row, key, layout, is_paged=table is not None)
+    kv_heads, block_size = _heads_and_block(row, key, query.shape[-1], is_paged=table is not None)
     tokens = query.shape[0] if layout == "TND" else query.shape[0] * query.shape[2]
     own_queries = query_lengths(row, tokens, requests) if layout == "TND" else [query.shape[2]] * requests
     made_table = None
@@ -189,15 +189,20 @@ def _requests(row: ReplayRow, query: Tensor, table: Tensor | None, layout: str) 
     return lengths.shape[0] if lengths is not None else 1
 
 
-def _heads_and_block(row: ReplayRow, key: Tensor, layout: str, *, is_paged: bool) -> tuple[int, int]:
+def _heads_and_block(row: ReplayRow, key: Tensor, width: int, *, is_paged: bool) -> tuple[int, int]:
+    """Key heads and the tokens of a block; ``width`` is the query's D, which the keys share."""
     recorded = row.whole_number("Runtime num_key_value_heads")
     if not is_paged:
         return key.shape[1], 0
     if len(key.shape) == 4:
         return key.shape[1], key.shape[2]
-    heads = recorded or 1
-    if len(key.shape) != 3 or key.shape[2] % heads:
-        raise RowError(f"A paged key {key.shape} does not hold {heads} heads: give (blocks, size, heads * D).")
+    # A profile tells the heads by the widths alone: (blocks, size, heads * D) under queries of D.
+    heads = recorded or max(1, key.shape[-1] // width)
+    if len(key.shape) != 3 or key.shape[2] != heads * width:
+        raise RowError(
+            f"A paged key {key.shape} does not hold {heads} heads of the query's D {width}: give it as "
+            "(blocks, size, heads * D)."
+        )
     return heads, key.shape[1]
 
 

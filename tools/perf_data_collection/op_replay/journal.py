@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from tensor_cast.performance_model.profiling_database.atomic import replace_files, write_failure
+
 State: TypeAlias = Literal["started", "done", "failed", "skipped"]
 
 
@@ -69,27 +71,34 @@ class Journal:
         self.path = path
 
     def append(self, record: RowRecord | OperatorRecord) -> None:
-        """Write one record; it is on its way to the disk when this returns."""
+        """Write one record; it is on its way to the disk when this returns.
+
+        Raises:
+            ModelingError: it cannot be written.
+        """
         kind = "row" if isinstance(record, RowRecord) else "operator"
         line = json.dumps({"event": kind, **asdict(record)}, ensure_ascii=False) + "\n"
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(descriptor, line.encode())
-        finally:
-            os.close(descriptor)
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                os.write(descriptor, line.encode())
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise write_failure(self.path, error) from None
 
     def read(self) -> JournalContent:
         """Everything recorded; a line that was cut off by a crash is left out."""
         return read_journal(self.path)
 
     def rewrite(self, records: Iterable[RowRecord]) -> None:
-        """Replace the whole journal by these rows."""
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
-        temporary.write_text(
-            "".join(json.dumps({"event": "row", **asdict(record)}, ensure_ascii=False) + "\n" for record in records),
-            encoding="utf-8",
-        )
-        temporary.replace(self.path)
+        """Replace the whole journal by these rows.
+
+        Raises:
+            ModelingError: it cannot be written; the old one stays.
+        """
+        lines = (json.dumps({"event": "row", **asdict(record)}, ensure_ascii=False) + "\n" for record in records)
+        replace_files({self.path: "".join(lines).encode()})
 
 
 def read_journal(path: Path) -> JournalContent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -16,6 +17,8 @@ from pathlib import Path
 
 from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.atomic import database_lock, replace_files, write_failure
+from tensor_cast.performance_model.profiling_database.schema import PROFILE_DURATION
+from tensor_cast.performance_model.profiling_database.statistics import duration_us
 from tensor_cast.performance_model.profiling_database.table import read_table, table_bytes
 from tools.perf_data_collection.op_replay import catalog, npu
 from tools.perf_data_collection.op_replay.arguments import (
@@ -26,6 +29,7 @@ from tools.perf_data_collection.op_replay.arguments import (
     replay_directory,
     shared_flags,
 )
+from tools.perf_data_collection.op_replay.exclusive import alone
 from tools.perf_data_collection.op_replay.journal import Journal, JournalContent
 from tools.perf_data_collection.op_replay.measurements import Measurements, measure, read_launches, summary_files
 from tools.perf_data_collection.op_replay.reports import Report, read_status, write_report
@@ -84,7 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
         npu.require_custom_opp(operators)
         npu.require_npu()
         npu.require_msprof()
-    with _alone(directory):
+    elif operators:
+        _require_host(arguments.backend)
+        _warn_of_other_device(files, arguments.backend)
+    with alone(directory):
         return _measured(arguments, directory, operators, [*operators, *excluded])
 
 
@@ -95,8 +102,8 @@ def _measured(arguments: argparse.Namespace, directory: Path, operators: Sequenc
         path.unlink(missing_ok=True)
     journal = Journal(path)
     settled_before = journal.read().settled()
-    arguments.status_path.unlink(missing_ok=True)
-    output = _new_output(directory)
+    arguments.status_path = _status_path(arguments.status_path, directory)
+    output = _new_output(directory, for_msprof=arguments.backend == "npu")
     current = Run(arguments, directory, tuple(operators), journal, output, leftovers)
     if operators:
         _replay(current, settled_before)
@@ -109,7 +116,7 @@ def _measured(arguments: argparse.Namespace, directory: Path, operators: Sequenc
     measured = measure(launches, content.rows.values(), arguments.ep_size)
     for sentence in measured.warnings:
         print(f"warning: {sentence}", file=sys.stderr)
-    outcomes = _write_back(directory, reported, measured, arguments)
+    outcomes = _write_back(directory, reported, measured, arguments, current.failures)
     unmeasured = [*content.of_state("failed"), *content.of_state("skipped")]
     report = Report(
         outcomes,
@@ -120,6 +127,49 @@ def _measured(arguments: argparse.Namespace, directory: Path, operators: Sequenc
     )
     print(write_report(directory, report))
     return _finish(current, content, outcomes)
+
+
+def _status_path(wanted: Path, directory: Path) -> Path:
+    """Where the run tells what became of each operator: in the database when the tools lie where nobody may write."""
+    for path in (wanted, directory / wanted.name):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            failure = write_failure(path, error)
+            continue
+        if os.access(path.parent, os.W_OK):
+            return path
+        failure = write_failure(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    raise failure
+
+
+def _require_host(backend: str) -> None:
+    """Refuse a GPU or CPU run for which torch, or the GPU, is missing.
+
+    Raises:
+        ModelingError: it is.
+    """
+    try:
+        from tools.perf_data_collection.op_replay.backends import BACKENDS
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise catalog.no_torch() from None
+    BACKENDS[backend]()
+
+
+def _warn_of_other_device(files: dict[str, list[Path]], backend: str) -> None:
+    """Say that a database that an NPU was profiled for will hold another device's times, which look-ups prefer."""
+    profiled = 0
+    for path in (path for paths in files.values() for path in paths):
+        with contextlib.suppress(ModelingError):  # a damaged file is reported when it is run
+            profiled += sum(duration_us(row.cells.get(PROFILE_DURATION, "")) is not None for row in read_rows(path))
+    if profiled:
+        print(
+            f"warning: {profiled} rows have times of a profiled NPU, and look-ups will take those of this machine's "
+            f"{backend.upper()} before them: to keep the two apart, replay a copy of the database.",
+            file=sys.stderr,
+        )
 
 
 def _finish(current: Run, content: JournalContent, outcomes: Sequence[FileOutcome]) -> int:
@@ -264,36 +314,63 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _passing_on_termination(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Treat a request to terminate as Ctrl-C, so that nothing measured is lost."""
+    """Treat a request to terminate, and a terminal that closes, as Ctrl-C, so that nothing measured is lost."""
 
-    def interrupt(_number: int, _frame: object) -> None:
+    def interrupt(number: int, _frame: object) -> None:
+        if number != signal.SIGTERM:
+            _leave_terminal()
         raise KeyboardInterrupt
 
+    # Under nohup a hang-up is ignored, and stays so. Windows has none.
+    numbers = [signal.SIGTERM, *(number for number in (getattr(signal, "SIGHUP", None),) if number is not None)]
+    previous = {}
     try:
-        previous = signal.signal(signal.SIGTERM, interrupt)
+        for number in numbers:
+            if signal.getsignal(number) != signal.SIG_IGN:
+                previous[number] = signal.signal(number, interrupt)
     except ValueError:  # not in the main thread: then nobody can send this process's handlers anything
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _leave_terminal() -> None:
+    """Write nothing more to a terminal that is gone: it would fail, and the report is in the database too."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream.isatty():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _write_back(
-    directory: Path, operators: Sequence[str], measured: Measurements, arguments: argparse.Namespace
+    directory: Path,
+    operators: Sequence[str],
+    measured: Measurements,
+    arguments: argparse.Namespace,
+    failures: list[tuple[str, str]],
 ) -> list[FileOutcome]:
-    """Merge everything measured into the operators' files, all of them in one step."""
+    """Merge everything measured into the operators' files, all of them in one step.
+
+    A file that cannot be read stays as it is and is added to ``failures``; it costs the others nothing.
+    """
     outcomes = []
     with database_lock(directory):
         for operator in operators:
             own = measurements_for(operator, measured.rows)
             for path in operator_files(directory, operator):
+                try:
+                    table = read_table(path)
+                except ModelingError as error:
+                    failures.append((operator, f"{error} Nothing was written to it."))
+                    continue
                 outcomes.append(
                     merge_replay(
                         operator,
                         path,
-                        read_table(path),
+                        table,
                         own,
                         update_all=arguments.update_mode == "all",
                         prune_empty=arguments.prune_empty_duration_rows,
@@ -324,13 +401,13 @@ def _explained(current: Run, content: JournalContent, settled_before: set[str]) 
     return not any(pending_rows(directory, operator, update_mode, content.settled()) for operator in present)
 
 
-def _new_output(directory: Path) -> Path:
+def _new_output(directory: Path, *, for_msprof: bool) -> Path:
     """A directory for profiles below the database.
 
     Raises:
         ModelingError: it cannot be made, or msprof could not write there.
     """
-    if any(sign in str(directory) for sign in _NOT_IN_MSPROF_PATHS):
+    if for_msprof and any(sign in str(directory) for sign in _NOT_IN_MSPROF_PATHS):
         raise ModelingError(
             f"msprof cannot write below {directory}: its path has one of {_NOT_IN_MSPROF_PATHS}; move the database."
         )
@@ -338,30 +415,6 @@ def _new_output(directory: Path) -> Path:
         return Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=directory))
     except OSError as error:
         raise write_failure(directory, error) from None
-
-
-@contextlib.contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Hold the right to replay a database: two replays at once would disturb each other's times and journal.
-
-    Raises:
-        ModelingError: another replay holds it.
-    """
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(directory / ".replay.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise ModelingError(
-            f"Another replay of {directory} is running: wait until it has ended.", exit_status=1
-        ) from None
-    except OSError as error:
-        raise write_failure(directory, error) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _first_reason(current: Run) -> str:

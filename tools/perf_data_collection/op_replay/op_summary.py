@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
+from tensor_cast.performance_model.profiling_database.atomic import write_failure
 from tensor_cast.performance_model.profiling_database.schema import COUNTERS, KEY_COLUMNS
 from tensor_cast.performance_model.profiling_database.shapes import quoted_shapes
 from tools.perf_data_collection.op_replay.rows import ReplayRow
@@ -32,7 +34,24 @@ class OpSummaryWriter:
         self._tasks = 0
 
     def add(self, row: ReplayRow, core: str, durations_us: Iterable[float]) -> None:
-        """Append the runs of a row; operands are written as the row spells them."""
+        """Append the runs of a row; operands are written as the row spells them.
+
+        Raises:
+            ModelingError: the file cannot be written.
+        """
+        try:
+            self._append(row, core, durations_us)
+        except OSError as error:
+            raise write_failure(self._output, error) from None
+
+    def close(self) -> None:
+        """Close the file, if there is one."""
+        if self._stream is not None:
+            # What it still held back was refused by `add` already, and said.
+            with contextlib.suppress(OSError):
+                self._stream.close()
+
+    def _append(self, row: ReplayRow, core: str, durations_us: Iterable[float]) -> None:
         stream = self._stream or self._open()
         writer = csv.writer(stream, lineterminator="\n")
         cells = [row.cells.get(name, "") for name in KEY_COLUMNS]
@@ -44,11 +63,6 @@ class OpSummaryWriter:
             timing = ("static", core, start, f"{duration:.3f}", "0.000", "N/A", "N/A", "NO")
             writer.writerow([*task, *timing, *cells, "N/A", *["N/A"] * len(COUNTERS)])
         stream.flush()
-
-    def close(self) -> None:
-        """Close the file, if there is one."""
-        if self._stream is not None:
-            self._stream.close()
 
     def _open(self) -> TextIO:
         stamp = time.strftime("%Y%m%d%H%M%S")

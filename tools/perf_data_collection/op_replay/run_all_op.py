@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import signal
 import subprocess
@@ -16,6 +17,7 @@ if __package__ in (None, ""):
     # Run by path: the first entry is this directory, and the repository's root is needed instead.
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
+from tensor_cast.command_line import CommandParser, given_path
 from tensor_cast.errors import ModelingError
 from tools.perf_data_collection.command import exit_status
 from tools.perf_data_collection.op_replay import catalog
@@ -30,6 +32,7 @@ from tools.perf_data_collection.op_replay.arguments import (
     replay_directory,
     shared_flags,
 )
+from tools.perf_data_collection.op_replay.exclusive import at_work
 from tools.perf_data_collection.op_replay.journal import Journal, JournalContent, OperatorRecord, RowRecord
 from tools.perf_data_collection.op_replay.progress import Progress
 from tools.perf_data_collection.op_replay.signature import DISPATCH_FFN_COMBINE
@@ -44,13 +47,12 @@ database by start_microbench.py, which runs this script.
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """The command's flags."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="run_all_op.py",
         description=__doc__,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_replay_arguments(parser, repeat_count=30)
     parser.add_argument("--ops", nargs="+", metavar="OP", help="operators to replay (default: all of the database)")
@@ -65,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--status-path",
-        type=Path,
+        type=given_path,
         metavar="FILE",
         help="status file (default: beside this script)",
     )
@@ -76,13 +78,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Replay operators as the arguments say; returns the exit status."""
-    arguments = build_parser().parse_args(argv)
-    return exit_status(lambda: _run_with_journal(arguments))
+    return exit_status(lambda: _run_with_journal(build_parser().parse_args(argv)))
 
 
 def _run_with_journal(arguments: argparse.Namespace) -> int:
     if arguments.journal is not None:
-        return _run(arguments)
+        with at_work(arguments.journal.parent):
+            return _run(arguments)
     with tempfile.TemporaryDirectory(prefix="replay_") as scratch:
         arguments.journal = Path(scratch) / "journal.jsonl"
         return _run(arguments)
@@ -96,6 +98,8 @@ def _run(arguments: argparse.Namespace) -> int:
     chosen = catalog.selected_operators(arguments.ops, known) if arguments.ops else known
     journal = Journal(arguments.journal)
     present = [operator for operator in chosen if operator_files(directory, operator)]
+    if present and not arguments.dry_run and importlib.util.find_spec("torch") is None:
+        raise catalog.no_torch()
     for operator in chosen:
         if operator not in present:
             journal.append(OperatorRecord(operator, "skipped", f"{operator}.csv is nowhere below {directory}."))

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tensor_cast.command_line import CommandParser, whole_number
 from tensor_cast.errors import ModelingError
 from tools.perf_data_collection.command import exit_status
 from tools.perf_data_collection.op_replay import npu
@@ -40,9 +41,9 @@ _DEFAULT_REPEAT = 30
 _DEFAULT_TEAM_REPEAT = 20
 
 
-def build_parser(kernel_name: str, *, is_collective: bool = False) -> argparse.ArgumentParser:
+def build_parser(kernel_name: str, *, is_collective: bool = False) -> CommandParser:
     """The flags of an operator's script."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=script_name(kernel_name),
         description=f"Run the rows of {kernel_name}.csv again. Nothing is written back: start_microbench.py does that.",
     )
@@ -57,15 +58,19 @@ def build_parser(kernel_name: str, *, is_collective: bool = False) -> argparse.A
             help="send every expert equally many tokens, or as chance has it (default: balanced)",
         )
         parser.add_argument(
-            "--max-output-size", type=int, default=65536, metavar="N", help="tokens a rank may receive (default: 65536)"
+            "--max-output-size",
+            type=whole_number(1),
+            default=65536,
+            metavar="N",
+            help="tokens a rank may receive (default: 65536)",
         )
     return parser
 
 
 def main(kernel: Kernel, argv: Sequence[str] | None = None) -> int:
     """Replay one operator as the arguments say; returns the exit status."""
-    arguments = build_parser(kernel.name, is_collective=kernel.collective).parse_args(argv)
-    return exit_status(lambda: _run_with_journal(kernel, arguments))
+    parser = build_parser(kernel.name, is_collective=kernel.collective)
+    return exit_status(lambda: _run_with_journal(kernel, parser.parse_args(argv)))
 
 
 def _run_with_journal(kernel: Kernel, arguments: argparse.Namespace) -> int:

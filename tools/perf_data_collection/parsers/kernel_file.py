@@ -78,6 +78,9 @@ def open_kernel_file(path: Path) -> KernelFile:
     names = [_OP_SUMMARY_NAMES.get(name.strip(), name.strip()) for name in header]
     places = {name: names.index(name) for name in (*_REQUIRED, *_OPTIONAL) if name in names}
     _require_columns(path, names)
+    twice = [name for name in places if names.count(name) > 1]
+    if twice:
+        raise ModelingError(f"{path} has the column {', '.join(map(repr, twice))} more than once: keep the right one.")
     return KernelFile(path, len(names), places, len(start), size)
 
 

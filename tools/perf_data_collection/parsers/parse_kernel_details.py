@@ -15,6 +15,7 @@ if __package__ in (None, ""):
     # Run by path: the first entry is this directory, and the repository's root is needed instead.
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
+from tensor_cast.command_line import CommandParser, given_path
 from tools.perf_data_collection.command import exit_status
 from tools.perf_data_collection.database_arguments import add_database_arguments, add_wait_argument, database_path
 
@@ -32,17 +33,16 @@ A summary of what was read, skipped and written goes to stdout; files that canno
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """The command's flags."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="parse_kernel_details.py",
         description=__doc__,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--profiling-path",
-        type=Path,
+        type=given_path,
         required=True,
         metavar="DIR_OR_FILE",
         help="a profiler CSV, or a directory searched for kernel_details*.csv and op_summary_*.csv",
@@ -54,8 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse profiles as the arguments say; returns the exit status."""
-    arguments = build_parser().parse_args(argv)
-    return exit_status(lambda: _run(arguments))
+    return exit_status(lambda: _run(build_parser().parse_args(argv)))
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""The parser that all commands share: one sentence for a wrong command line, and types that say what they expect."""
+"""The parser that all commands and tools share: one sentence for what is wrong, and types that say what they expect."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tensor_cast.errors import ModelingError, did_you_mean
@@ -16,6 +17,7 @@ from tensor_cast.errors import ModelingError, did_you_mean
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 _LARGEST = 10**12
 _HELP_WIDTH = 100
+_UNKNOWN = "unrecognized arguments: "
 
 
 class UsageError(ModelingError):
@@ -32,17 +34,21 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise for what argparse found wrong, the flag first: ``--num-queries must be …``."""
+        if message.startswith(_UNKNOWN):
+            self.refuse(message.removeprefix(_UNKNOWN).split())
         sentence = re.sub(r"^argument ([^:/]+)(?:/[^:]*)?: ", r"\1 ", message).rstrip(".")
         raise UsageError(f"{sentence}{'' if sentence.endswith('?') else '.'} `{self.prog} --help` explains all flags.")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """A subcommand that there is not, in words: argparse names it by its metavar, ``{list,show}``."""
-        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            names = tuple(action.choices)
+        """A value that is none of the choices, in words, with the nearest; argparse quotes each of them."""
+        if action.choices is None or value in action.choices:
+            return
+        names = [str(choice) for choice in action.choices]
+        if isinstance(action, argparse._SubParsersAction):
             raise argparse.ArgumentError(
                 None, f"there is no command {value!r}: one of {', '.join(names)}.{did_you_mean(str(value), names)}"
             )
-        super()._check_value(action, value)
+        raise argparse.ArgumentError(action, _no_choice(str(value), names))
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Raise for arguments that the command does not have."""
@@ -53,13 +59,14 @@ class CommandParser(argparse.ArgumentParser):
         self.error(f"there is no argument {first}.{near}")
 
     def _options(self) -> dict[str, None]:
-        """Options of the command and of its own commands, each once."""
+        """Options of the command and of its own commands, each once; hidden ones are for programs."""
         found: dict[str, None] = {}
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
                 for parser in action.choices.values():
                     found.update(parser._options())
-            found.update(dict.fromkeys(action.option_strings))
+            elif action.help != argparse.SUPPRESS:
+                found.update(dict.fromkeys(action.option_strings))
         return found
 
     def flags(self) -> dict[str, str]:
@@ -135,10 +142,18 @@ def choice(choices: Iterable[str]) -> Callable[[str], str]:
     def parse(text: str) -> str:
         name = by_folded.get(text.strip().casefold().replace("-", "_"))
         if name is None:
-            names = list(by_folded.values())
-            raise argparse.ArgumentTypeError(
-                f"must be one of {', '.join(names)}, got {text!r:.60}.{did_you_mean(text, names)}"
-            )
+            raise argparse.ArgumentTypeError(_no_choice(text, list(by_folded.values())))
         return name
 
     return parse
+
+
+def given_path(text: str) -> Path:
+    """A type for a path. An empty one is a variable that was not set, and would mean the working directory."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty: give a path")
+    return Path(text)
+
+
+def _no_choice(text: str, names: Sequence[str]) -> str:
+    return f"must be one of {', '.join(names)}, got {text!r:.60}.{did_you_mean(text, names)}"
