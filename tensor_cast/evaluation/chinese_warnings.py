@@ -95,8 +95,17 @@ WARNINGS: dict[str, str] = {
     "{pipeline} has one denoiser: the flow shift changes nothing.": (
         "{pipeline} 只有一个去噪网络：flow shift 不起作用。"
     ),
-    "The VAE of {pipeline} never works in tiles: to run it without changes nothing.": (
-        "{pipeline} 的 VAE 从不分块运行：关闭分块不起作用。"
+    "The VAE of {pipeline} never works in tiles: --no-vae-tiling changes nothing.": (
+        "{pipeline} 的 VAE 从不分块运行：--no-vae-tiling 不起作用。"
+    ),
+    "--mxfp4-group-size belongs to MXFP4: {scheme} has no groups of weights.": (
+        "--mxfp4-group-size 属于 MXFP4：{scheme} 不对权重分组。"
+    ),
+    "{index} names no pipeline class: taken as one from text to video.": (
+        "{index} 没有给出 pipeline 类：按文生视频处理。"
+    ),
+    "{index} names no pipeline class: taken as one from text to image.": (
+        "{index} 没有给出 pipeline 类：按文生图处理。"
     ),
     "The step cache's range begins at step {first}, after the last: nothing is reused.": (
         "步缓存的范围从第 {first} 步开始，已在最后一步之后：没有任何复用。"
