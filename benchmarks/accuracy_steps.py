@@ -37,8 +37,8 @@ CACHED = (
 
 # What is known of rows that are far off.
 NOTES = {
-    "kimi-k2.5-1080p-prefill": "experts as if evenly used; how evenly they were is not recorded",
-    "kimi-k2.5-3.5k-prefill": "experts as if evenly used; how evenly they were is not recorded",
+    "kimi-k2.5-1080p-prefill": "4-bit experts are not measured at these sizes, nor how evenly they were used",
+    "kimi-k2.5-3.5k-prefill": "4-bit experts are not measured at these sizes, nor how evenly they were used",
 }
 DRAFTS_UNPRICED = "its drafts are not priced: the model's configuration has no layer for them"
 UNREACHABLE = "less than its kernels take at the peaks of the device and its links"

@@ -41,7 +41,8 @@ HEIRS = {"ascend_a2": "ascend_a3", "ascend_350": "ascend_a3", "amd_instinct": "n
 HEADER = """\
 # How far measured times lie from the analytic model's, by device family and kernel class (with a dtype where it has a
 # cost of its own): tenth and ninetieth percentile of measured / predicted - 1 on the rows that costs were fitted on,
-# their logarithms widened by {optimism:g}. Written by benchmarks/fit_errors.py; the rows are those of the profiles.
+# their logarithms widened by {optimism:g}, and for few rows as Student's prediction interval is.
+# Written by benchmarks/fit_errors.py; the rows are those of the profiles.
 """
 
 
@@ -103,11 +104,18 @@ def _group(ratio: FloatArray, predicted: FloatArray) -> Group:
 
 
 def _band(ratio: FloatArray) -> Limits:
-    low, high = np.quantile(OPTIMISM * np.log(ratio), (0.1, 0.9))
+    low, high = np.quantile(OPTIMISM * _small_sample(len(ratio)) * np.log(ratio), (0.1, 0.9))
     if len(ratio) <= FEW_ROWS:
         low, high = min(low, -high), max(high, -low)
     # At least 3 %: repeated runs of one kernel differ as much.
     return Limits(round(float(min(np.expm1(low), -0.03)), 3), round(float(max(np.expm1(high), 0.03)), 3))
+
+
+def _small_sample(rows: int) -> float:
+    """How much wider the band of a new row is after few rows than after many: Student's prediction interval."""
+    from scipy import stats
+
+    return float(stats.t.ppf(0.9, rows - 1) / stats.norm.ppf(0.9) * np.sqrt(1.0 + 1.0 / rows))
 
 
 def _inside(group: Group, ratio: FloatArray, predicted: FloatArray) -> float:
