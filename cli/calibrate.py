@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _DESCRIPTION = """\
-Fit what kernels of each class reach of a device's peaks to the measured rows of a performance database, and write a
-device file with every figure and its source. Rows whose text has an even CRC-32 are fitted, errors are those of the
-other rows. Peaks and links come from the base profile; without one, rates are the best that rows reached.
+Fit what kernels of each class reach of a device's peaks, and collectives of its links, to the measured rows of a
+performance database, and write a device file with every figure and its source. Rows whose text has an even CRC-32 are
+fitted, errors are those of the other rows. Peaks and links come from the base profile; without one, rates are the best
+that rows reached.
 """
 _EXAMPLES = """examples:
   msmodeling calibrate my_database --name MY_CPU --memory-gib 64
@@ -117,8 +118,8 @@ def _sections(found: Calibration, base: DeviceProfile | None, path: Path) -> lis
         sections.append(Sentence(f"memory_bytes is {source}.", "warning"))
     sections.append(
         Sentence(
-            f"{path}: {found.profile.name}, written. Classes without enough rows, collectives and the host's launches "
-            f"are not fitted. To use it: --device {found.profile.name} --device-file {path}"
+            f"{path}: {found.profile.name}, written. Classes without enough rows and the host's launches are not "
+            f"fitted. To use it: --device {found.profile.name} --device-file {path}"
         )
     )
     return sections

@@ -1,4 +1,4 @@
-"""A device profile from measurements: kernels' costs fitted to the rows of a performance database.
+"""A device profile from measurements: costs of kernels and collectives fitted to a performance database.
 
 Rows whose text has an even CRC-32 are fitted, by minimising the mean absolute logarithm of predicted over measured
 time; errors are reported on the others. Peaks come from a base profile, or are the best rates that rows reached.
@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tensor_cast.calibration_collectives import CollectiveRows, read_collective_rows, solve_collective
 from tensor_cast.calibration_rows import FloatArray, Rows, best_rates, read_rows
 from tensor_cast.calibration_search import Bound, minimise
-from tensor_cast.devices.profile import KERNEL_CLASSES, DeviceProfile, KernelClass, KernelCost
+from tensor_cast.devices.profile import KERNEL_CLASSES, CollectiveCost, DeviceProfile, KernelClass, KernelCost
 from tensor_cast.devices.registry import load_device_file
 from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.error import FEWEST_ROWS
@@ -50,7 +51,10 @@ class Residuals:
 
 @dataclass(frozen=True)
 class ClassFit:
-    """What was done for one key of a profile's ``kernels``; ``kept`` says why its cost stayed, empty where fitted."""
+    """What was done for one key of a profile's ``kernels``, or for its ``collective``.
+
+    ``kept`` says why the cost stayed as it was, empty where it was fitted.
+    """
 
     key: str
     fitted_rows: int
@@ -101,6 +105,11 @@ def calibrate(
     unknown = Residuals(float("nan"), float("nan"), float("nan"))
     fits += [ClassFit(key, 0, 0, unknown, unknown, "no rows") for key in KERNEL_CLASSES if key not in by_class.rows]
     fits.sort(key=lambda fit: (KERNEL_CLASSES.index(_class_of(fit.key)), fit.key))
+    collectives = read_collective_rows(directory, device)
+    if collectives:
+        on_class(f"collective: {sum(len(part.seconds) for part in collectives)} rows")
+        device, fit = _fit_collective(device, collectives, directory)
+        fits.append(fit)
     return Calibration(device, tuple(fits), by_class.unused)
 
 
@@ -173,11 +182,7 @@ def _fit_class(
     if np.mean(np.abs(others)) > np.mean(np.abs(before)):
         why = "other rows worse"
         return device, ClassFit(key, *counts, _residuals(before), _residuals(_log_errors(device, rows)[~fitted]), why)
-    after = _residuals(others)
-    words = (
-        f"fit of {counts[0]} rows of {directory}, median error {_residuals(train).median:.1%}; "
-        f"other half n={counts[1]}, median {after.median:.1%}, p90 {after.p90:.1%}"
-    )
+    words = _words(counts, train, others, f"rows of {directory}")
     sources = dict(device.sources)
     for field in fields(KernelCost):
         path = f"kernels.{key}.{field.name}"
@@ -185,7 +190,39 @@ def _fit_class(
             sources[path] = words
         elif path not in sources:
             sources[path] = f"assumed: as {kind}"
-    return replace(candidate, sources=sources), ClassFit(key, *counts, _residuals(before), after)
+    return replace(candidate, sources=sources), ClassFit(key, *counts, _residuals(before), _residuals(others))
+
+
+def _fit_collective(
+    device: DeviceProfile, rows: Sequence[CollectiveRows], directory: Path
+) -> tuple[DeviceProfile, ClassFit]:
+    """``device`` with the costs of collectives fitted, on the same terms as a kernel class."""
+    fitted = np.concatenate([part.fitted for part in rows])
+    counts = (int(fitted.sum()), int((~fitted).sum()))
+    before = _log_errors(device, rows)[~fitted]
+    if counts[0] < FEWEST_ROWS or not counts[1]:
+        return device, ClassFit("collective", *counts, _residuals(before), _residuals(before), "too few rows")
+    candidate = replace(device, collective=solve_collective(device, rows))
+    train, others = _log_errors(candidate, rows)[fitted], _log_errors(candidate, rows)[~fitted]
+    if np.mean(np.abs(others)) > np.mean(np.abs(before)):
+        return device, ClassFit("collective", *counts, _residuals(before), _residuals(before), "other rows worse")
+    words = _words(counts, train, others, f"collectives of {directory}")
+    changed = [
+        field.name
+        for field in fields(CollectiveCost)
+        if getattr(candidate.collective, field.name) != getattr(device.collective, field.name)
+    ]
+    sources = {**device.sources, **{f"collective.{name}": words for name in changed}}
+    after = _residuals(others)
+    return replace(candidate, sources=sources), ClassFit("collective", *counts, _residuals(before), after)
+
+
+def _words(counts: tuple[int, int], train: FloatArray, others: FloatArray, what: str) -> str:
+    after = _residuals(others)
+    return (
+        f"fit of {counts[0]} {what}, median error {_residuals(train).median:.1%}; "
+        f"other half n={counts[1]}, median {after.median:.1%}, p90 {after.p90:.1%}"
+    )
 
 
 def _solve(device: DeviceProfile, key: str, cost: KernelCost, rows: Sequence[Rows]) -> KernelCost:
@@ -235,7 +272,7 @@ def _class_of(key: str) -> KernelClass:
     return next(kind for kind in KERNEL_CLASSES if key == kind or key.startswith(f"{kind}_"))
 
 
-def _log_errors(device: DeviceProfile, rows: Sequence[Rows]) -> FloatArray:
+def _log_errors(device: DeviceProfile, rows: Sequence[Rows] | Sequence[CollectiveRows]) -> FloatArray:
     return np.concatenate([part.log_errors(device) for part in rows])
 
 

@@ -14,9 +14,15 @@ from tensor_cast.calibration_rows import best_rates, read_rows
 from tensor_cast.calibration_search import Bound, minimise
 from tensor_cast.devices import KernelCost, get_device, load_device_file
 from tensor_cast.devices.loader import PROFILES
+from tensor_cast.devices.profile import CollectiveCost
 from tensor_cast.errors import ModelingError
+from tensor_cast.ops import CollectiveKind
+from tensor_cast.performance_model.collective_measurements import whole_bytes
+from tensor_cast.performance_model.collectives import collective_time
+from tensor_cast.performance_model.profiling_database.communication import COMMUNICATION_FILES
 from tensor_cast.performance_model.profiling_database.paths import DEFAULT_DEVICE, database_directory
 from tests.calibration_databases import BF16, write_database, write_kernel
+from tests.collective_ops import collective
 
 A3 = database_directory(DEFAULT_DEVICE, "0.15.0", "2.9.0", "8.5")
 BASE = get_device("TEST_DEVICE")
@@ -173,3 +179,27 @@ def test_the_factor_weighs_too_short_and_too_long_alike() -> None:
     residuals = _residuals(np.log(np.array([0.1, 10.0])))
     assert residuals.factor == pytest.approx(10.0)
     assert (residuals.median, residuals.p90) == pytest.approx((4.95, 0.9 + 0.9 * 8.1))
+
+
+def test_collectives_are_found_again(tmp_path: Path) -> None:
+    truth = replace(TRUTH, collective=CollectiveCost(0.6, 4e-6, 1e-6))
+    database = write_database(tmp_path / "database", truth)
+    kinds: tuple[CollectiveKind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+    for kind in kinds:
+        lines = ["message_bytes,num_devices,topology_tier,Duration(us)"]
+        for ranks, tier in ((4, 1), (8, 1), (32, 0)):
+            for size in 2.0 ** np.arange(10, 28, 2):
+                whole = whole_bytes(kind, size, ranks)
+                seconds = float(collective_time(collective(kind, whole, ranks), truth).total_s)
+                lines.append(f"{size:.0f},{ranks},{tier},{seconds * 1e6:.6f}")
+        (database / COMMUNICATION_FILES[kind]).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = calibrate(database, "FOUND", BASE)
+    fit = found.classes[-1]
+    assert (fit.key, fit.kept) == ("collective", "")
+    assert fit.fitted_rows + fit.other_rows == 4 * 3 * 9
+    assert fit.after.median < 0.02 < fit.before.median
+    assert found.profile.collective.link_efficiency == pytest.approx(0.6, rel=0.02)
+    assert found.profile.collective.fixed_s == pytest.approx(4e-6, rel=0.1)
+    assert found.profile.sources["collective.link_efficiency"].startswith("fit of ")
+    # Without a base nothing joins devices, so that no group fits its links.
+    assert [fit.key for fit in calibrate(database, "ALONE", memory_bytes=2.0**36).classes][-1] != "collective"
