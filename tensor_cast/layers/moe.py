@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from tensor_cast.deployment import RankGroup
 from tensor_cast.errors import ModelingError
 from tensor_cast.layers.build import Build
 from tensor_cast.layers.expert_load import expert_skew
@@ -13,6 +12,7 @@ from tensor_cast.layers.linear import gather_tokens, reduce_partial
 from tensor_cast.layers.routed_experts import RoutedExperts
 from tensor_cast.layers.shared_experts import SharedExperts, add_shared, beside
 from tensor_cast.ops import Collective, Elementwise, Op, Overlapped, Tensor
+from tensor_cast.parallelism import RankGroup
 from tensor_cast.quantity import Quantity, ceil_div
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tensor_cast.deployment import Deployment, Parallelism, RankGroup
+from tensor_cast.deployment import Deployment
 from tensor_cast.errors import ModelingError
 from tensor_cast.graph import Block, Graph
 from tensor_cast.layers.build import Build
@@ -18,6 +18,7 @@ from tensor_cast.layers.schemes import ModuleSchemes
 from tensor_cast.models.images import add_deepstack, encode_images, with_image_tokens
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.ops import Tensor
+from tensor_cast.parallelism import Parallelism, RankGroup
 from tensor_cast.quantity import Quantity, ceil_div
 from tensor_cast.workload import TextWorkload
 
