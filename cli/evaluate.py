@@ -230,7 +230,7 @@ _HINTS = {
 
 
 def _choices(flag: str, kind: Kind) -> tuple[str, ...]:
-    from cli.arguments import LINEAR_ACTIONS
+    from cli.arguments.quantization import LINEAR_ACTIONS
     from tensor_cast.quantization import LINEAR_SCHEMES
 
     # What a checkpoint itself says is known of language models alone.

@@ -7,8 +7,9 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from cli import arguments as shared
 from cli import pipelines
+from cli.arguments.model import add_reading_arguments
+from cli.arguments.quantization import ATTENTION_CHOICES, LINEAR_ACTIONS, LINEAR_CHOICES, add_dtype_argument
 from cli.console import show
 from tensor_cast.command_line import CommandParser, UsageError, choice, whole_number
 from tensor_cast.quantization import ATTENTION_DTYPES, LINEAR_SCHEMES
@@ -69,9 +70,9 @@ def add_parser(subparsers: Subparsers) -> None:
     details.add_argument("--tp-size", type=whole_number(1), metavar="N", help="tensor-parallel ranks (default: 1)")
     details.add_argument(
         "--quantize-linear-action",
-        type=choice(shared.LINEAR_ACTIONS),
+        type=choice(LINEAR_ACTIONS),
         metavar="SCHEME",
-        help=f"format of weights: {shared.LINEAR_CHOICES}, or CHECKPOINT (default: as the checkpoint has them)",
+        help=f"format of weights: {LINEAR_CHOICES}, or CHECKPOINT (default: as the checkpoint has them)",
     )
     details.add_argument(
         "--quantize-non-expert-linear-action",
@@ -83,16 +84,16 @@ def add_parser(subparsers: Subparsers) -> None:
         "--quantize-attention-action",
         type=choice(ATTENTION_DTYPES),
         metavar="SCHEME",
-        help=f"format of the KV cache: {shared.ATTENTION_CHOICES} (default: DISABLED, as --dtype)",
+        help=f"format of the KV cache: {ATTENTION_CHOICES} (default: DISABLED, as --dtype)",
     )
-    shared.add_dtype_argument(details)
+    add_dtype_argument(details)
     details.add_argument(
         "--block-size",
         type=whole_number(1),
         metavar="N",
         help="tokens of a KV cache block; a sequence occupies whole blocks (default: 1)",
     )
-    shared.add_reading_arguments(details)
+    add_reading_arguments(details)
     pipelines.add_size_arguments(details)
 
 

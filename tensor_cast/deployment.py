@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from tensor_cast.checks import flag, text, whole
 from tensor_cast.dtypes import ACTIVATION_DTYPES, canonical_dtype
 from tensor_cast.errors import ModelingError, did_you_mean
+from tensor_cast.parallelism import Parallelism, dcp_size, dense_sizes, expert_sizes, module_tp_size
 from tensor_cast.quantization import LinearScheme, attention_dtype, linear_scheme
 
 CHECKPOINT = "CHECKPOINT"
 """``--quantize-linear-action`` that takes each module's quantisation from the model's config."""
-
-
 ENGINES = ("none", "vllm", "vllm-ascend", "sglang", "trtllm", "mindie")
 """Serving engines whose own time a step is known; ``none`` adds nothing."""
 EXECUTIONS = ("graph", "eager")
@@ -24,45 +22,6 @@ def flag_of(parameter: str) -> str:
     """The flag that sets a parameter of a deployment or a workload: ``tp_size`` -> ``--tp-size``."""
     name = {"quantize_linear": "quantize_linear_action"}.get(parameter, parameter)
     return f"--{name.replace('_', '-')}"
-
-
-@dataclass(frozen=True)
-class RankGroup:
-    """Ranks that communicate: ``size`` of them, ``stride`` apart in the rank order."""
-
-    size: int
-    stride: int = 1
-
-
-@dataclass(frozen=True)
-class Parallelism:
-    """Concrete parallel sizes. Ranks are numbered with tensor parallelism innermost, then data, then pipeline.
-
-    ``ep`` x ``moe_tp`` x ``moe_dp`` share out a pipeline stage's ranks for routed experts, expert-parallel
-    ranks ``moe_tp`` apart.
-    """
-
-    world: int
-    tp: int
-    dp: int
-    pp: int
-    ep: int
-    moe_tp: int
-    moe_dp: int
-    mlp_tp: int
-    o_proj_tp: int
-    lmhead_tp: int
-    dcp: int
-
-    @property
-    def stage(self) -> int:
-        """Ranks of one pipeline stage."""
-        return self.tp * self.dp
-
-    @property
-    def moe_group(self) -> int:
-        """Ranks that hold one replica of the routed experts."""
-        return self.ep * self.moe_tp
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +91,15 @@ class Deployment:
     execution: str = "graph"
 
     def __post_init__(self) -> None:
+        self._check_types()
+        self._check_experts()
+        self._check_quantization()
+        self._check_execution()
+        self._check_dtype()
+        self._check_fusions()
+
+    def _check_types(self) -> None:
+        """Sizes are whole numbers, switches booleans, names text; NumPy's numbers and booleans become Python's."""
         sizes = [name for name in self.__dataclass_fields__ if name.endswith("_size")]
         for name in sizes:
             if getattr(self, name) is not None or self.__dataclass_fields__[name].default is not None:
@@ -141,6 +109,8 @@ class Deployment:
                 object.__setattr__(self, name, flag(getattr(self, name), name))
             elif "str" in field.type and (getattr(self, name) is not None or field.default is not None):
                 text(getattr(self, name), name)
+
+    def _check_experts(self) -> None:
         skew = 1.0 if self.expert_skew is None else self.expert_skew
         if not (isinstance(skew, int | float) and 1.0 <= skew < float("inf")):
             raise ModelingError(f"expert_skew is a ratio to the mean, at least 1, got {self.expert_skew!r}.")
@@ -151,23 +121,31 @@ class Deployment:
                 "shared_expert_ranks puts shared experts on ranks of their own: it excludes enable_shared_expert_tp "
                 "and enable_dispatch_ffn_combine."
             )
+
+    def _check_quantization(self) -> None:
+        """Look every scheme up, which refuses unknown ones."""
         if not self.uses_checkpoint:
             linear_scheme(self.quantize_linear)
         if self.quantize_non_expert_linear is not None:
             linear_scheme(self.quantize_non_expert_linear)
         attention_dtype(self.quantize_attention)
+
+    def _check_execution(self) -> None:
         for value, name, known in ((self.engine, "engine", ENGINES), (self.execution, "execution", EXECUTIONS)):
             if value not in known:
                 raise ModelingError(
                     f"Unknown {name} {value!r}: one of {', '.join(known)}.{did_you_mean(str(value), known)}"
                 )
-        if self.dtype is not None:
-            name = canonical_dtype(self.dtype)
-            if name not in ACTIVATION_DTYPES:
-                raise ModelingError(
-                    f"dtype {self.dtype!r} is not one of hidden states: {', '.join(ACTIVATION_DTYPES)}."
-                )
-            object.__setattr__(self, "dtype", name)
+
+    def _check_dtype(self) -> None:
+        if self.dtype is None:
+            return
+        name = canonical_dtype(self.dtype)
+        if name not in ACTIVATION_DTYPES:
+            raise ModelingError(f"dtype {self.dtype!r} is not one of hidden states: {', '.join(ACTIVATION_DTYPES)}.")
+        object.__setattr__(self, "dtype", name)
+
+    def _check_fusions(self) -> None:
         fusions = ("enable_multistream", "enable_matmul_allreduce", "enable_dispatch_ffn_combine")
         asked = [name for name in fusions if getattr(self, name)]
         if asked and not self.compile:
@@ -214,11 +192,11 @@ class Deployment:
                 f"A world size of {world} needs a strategy: give --tp-size, --dp-size, --pp-size or --ep-size."
             )
         pp = self.pp_size or 1
-        tp, dp = _dense_sizes(world, self.tp_size, self.dp_size, pp)
+        tp, dp = dense_sizes(world, self.tp_size, self.dp_size, pp)
         stage = tp * dp
         ep, moe_tp, moe_dp = 1, tp, dp
         if has_experts:
-            ep, moe_tp, moe_dp = _expert_sizes(stage, self.ep_size, self.moe_tp_size, self.moe_dp_size)
+            ep, moe_tp, moe_dp = expert_sizes(stage, self.ep_size, self.moe_tp_size, self.moe_dp_size)
         else:
             self._refuse_experts()
         return Parallelism(
@@ -229,10 +207,10 @@ class Deployment:
             ep=ep,
             moe_tp=moe_tp,
             moe_dp=moe_dp,
-            mlp_tp=_block_size("--mlp-tp-size", self.mlp_tp_size, tp, stage),
-            o_proj_tp=_block_size("--o-proj-tp-size", self.o_proj_tp_size, tp, stage, at_least_tp=True),
-            lmhead_tp=_block_size("--lmhead-tp-size", self.lmhead_tp_size, tp, stage),
-            dcp=_dcp_size(self.dcp_size, tp),
+            mlp_tp=module_tp_size("--mlp-tp-size", self.mlp_tp_size, tp, stage),
+            o_proj_tp=module_tp_size("--o-proj-tp-size", self.o_proj_tp_size, tp, stage, at_least_tp=True),
+            lmhead_tp=module_tp_size("--lmhead-tp-size", self.lmhead_tp_size, tp, stage),
+            dcp=dcp_size(self.dcp_size, tp),
         )
 
     def _refuse_experts(self) -> None:
@@ -247,65 +225,3 @@ class Deployment:
             asked.append("expert_skew")
         if asked:
             raise ModelingError(f"{asked[0]} is given, but the model has no experts.")
-
-
-def _dense_sizes(world: int, tp: int | None, dp: int | None, pp: int) -> tuple[int, int]:
-    """Tensor and data parallel sizes; the one left out takes what the others leave, both left out data parallelism."""
-    sizes = {"--tp-size": tp, "--dp-size": dp, "--pp-size": pp if pp > 1 else None}
-    rest = _left_of(world, f"--world-size {world}", sizes, all_known=tp is not None and dp is not None)
-    if tp is None:
-        return (1, rest) if dp is None else (rest, dp)
-    return tp, dp or rest
-
-
-def _expert_sizes(stage: int, ep: int | None, moe_tp: int | None, moe_dp: int | None) -> tuple[int, int, int]:
-    """Expert, expert-tensor and expert-data parallel sizes of a pipeline stage's ``stage`` ranks.
-
-    Left out: expert parallelism is 1, replicas are 1, and tensor parallelism takes the rest.
-    """
-    sizes = {"--ep-size": ep, "--moe-tp-size": moe_tp, "--moe-dp-size": moe_dp}
-    ranks = f"the {stage} ranks of a pipeline stage (tp x dp)"
-    rest = _left_of(stage, ranks, sizes, all_known=None not in sizes.values())
-    if moe_tp is None:
-        return ep or 1, rest, moe_dp or 1
-    if ep is None:
-        return rest, moe_tp, moe_dp or 1
-    return ep, moe_tp, moe_dp or rest
-
-
-def _left_of(total: int, what: str, sizes: dict[str, int | None], *, all_known: bool) -> int:
-    """What the ``sizes`` that are given, by flag, leave of ``total`` ranks, called ``what`` in errors.
-
-    Raises:
-        ModelingError: they do not divide it, or, all known, do not make it.
-    """
-    given = {flag: size for flag, size in sizes.items() if size is not None}
-    product = prod(given.values())
-    rest, over = divmod(total, product)
-    if over or not rest or (all_known and rest > 1):
-        text = " x ".join(f"{flag} {size}" for flag, size in given.items())
-        equals = f" = {product}" if len(given) > 1 else ""
-        verb = "is not" if all_known else "does not divide"
-        raise ModelingError(f"{text}{equals} {verb} {what}, which parallel sizes must multiply to.")
-    return rest
-
-
-def _block_size(flag: str, size: int | None, tp: int, stage: int, *, at_least_tp: bool = False) -> int:
-    """A block's own tensor-parallel size: it nests with ``tp`` and fits in the stage."""
-    if size is None:
-        return tp
-    smaller, larger = sorted((size, tp))
-    if larger % smaller:
-        raise ModelingError(f"{flag} {size} and --tp-size {tp} do not nest: one must be a multiple of the other.")
-    if stage % size:
-        raise ModelingError(f"{flag} {size} does not divide the {stage} ranks of a pipeline stage.")
-    if at_least_tp and size < tp:
-        raise ModelingError(f"{flag} {size} is less than --tp-size {tp}, over which the attention heads are split.")
-    return size
-
-
-def _dcp_size(size: int | None, tp: int) -> int:
-    size = size or 1
-    if tp % size:
-        raise ModelingError(f"--dcp-size {size} does not divide --tp-size {tp}, whose ranks it shares the cache among.")
-    return size

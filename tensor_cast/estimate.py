@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tensor_cast.deployment import Deployment, Parallelism
+from tensor_cast.deployment import Deployment
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.layers.vision import is_encoder
 from tensor_cast.memory import MemoryEstimate
 from tensor_cast.models.spec import ModelSpec
+from tensor_cast.parallelism import Parallelism
 from tensor_cast.performance_model.error import Band, total_band, unmeasured_band
 from tensor_cast.quantity import Quantity
 from tensor_cast.timed_kernels import CollectiveEstimate, KernelEstimate, OpEstimate, TimedKernels

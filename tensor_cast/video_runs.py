@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tensor_cast.deployment import RankGroup
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.graph import Graph
 from tensor_cast.layers.dit import DenoiserBuild
@@ -16,6 +15,7 @@ from tensor_cast.models.diffusion.pipeline import Pipeline
 from tensor_cast.models.diffusion.schedule import ForwardKind, forward_kinds, high_noise_steps
 from tensor_cast.models.diffusion.vae import Pass, Vae
 from tensor_cast.ops import Op, total_bytes
+from tensor_cast.parallelism import RankGroup
 from tensor_cast.performance_model.timing import Timer
 from tensor_cast.pricing import collectives, price
 from tensor_cast.quantity import Quantity

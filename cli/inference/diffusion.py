@@ -10,7 +10,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli import arguments as shared
+from cli.arguments.device import GB, device_profile
+from cli.arguments.model import model_name
+from cli.arguments.output import check_outputs
+from cli.arguments.performance_model import check_performance_model
+from cli.arguments.quantization import LINEAR_CHOICES
 from tensor_cast.command_line import UsageError
 
 if TYPE_CHECKING:
@@ -34,13 +38,13 @@ def run(arguments: argparse.Namespace, *, video: bool) -> int:
     logging.basicConfig(level=arguments.log_level, format="%(levelname)s %(message)s", stream=sys.stderr, force=True)
     _read_resolution(arguments)
     _require(arguments, video=video)
-    shared.check_performance_model(arguments)
-    shared.check_outputs(arguments)
+    check_performance_model(arguments)
+    check_outputs(arguments)
     from tensor_cast.models.diffusion.reader import load_pipeline
     from tensor_cast.video_simulator import simulate_video
 
-    device = shared.device_profile(arguments)
-    name = shared.model_name(arguments)
+    device = device_profile(arguments)
+    name = model_name(arguments)
     assert name is not None
     pipeline = load_pipeline(name, remote_source=arguments.remote_source)
     _log.info("model %s, from %s", pipeline.name, pipeline.origin)
@@ -54,7 +58,7 @@ def run(arguments: argparse.Namespace, *, video: bool) -> int:
         workload=_workload(arguments, video=video),
         deployment=_deployment(arguments, pipeline),
         stages=arguments.stages,
-        reserved_bytes=arguments.reserved_memory_gb * shared.GB,
+        reserved_bytes=arguments.reserved_memory_gb * GB,
         performance_model=arguments.performance_model,
         database=arguments.profiling_database_path,
         interpolate=not arguments.disable_profiling_interpolation,
@@ -83,7 +87,7 @@ def _read_resolution(arguments: argparse.Namespace) -> None:
 def _require(arguments: argparse.Namespace, *, video: bool) -> None:
     """Name all that is missing at once, with what could be given."""
     missing: list[tuple[str, str]] = []
-    if shared.model_name(arguments) is None:
+    if model_name(arguments) is None:
         missing.append(("MODEL", f"a diffusers directory, a hub's id, or one of {', '.join(_known(video=video))}"))
     if arguments.device is None:
         from tensor_cast.devices.registry import DeviceRegistry
@@ -96,7 +100,7 @@ def _require(arguments: argparse.Namespace, *, video: bool) -> None:
     if video and arguments.frame_num is None:
         missing.append(("--frame-num", "frames of the output, such as 81"))
     if arguments.quantize_linear_action is None:
-        missing.append(("--quantize-linear-action", f"one of {shared.LINEAR_CHOICES}"))
+        missing.append(("--quantize-linear-action", f"one of {LINEAR_CHOICES}"))
     if missing:
         names = ", ".join(name for name, _ in missing)
         width = max(len(name) for name, _ in missing)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from cli import arguments as shared
+from cli.arguments.device import add_device_arguments
+from cli.arguments.model import add_remote_source_argument
+from cli.arguments.output import add_output_arguments
+from cli.arguments.performance_model import add_performance_model_arguments
+from cli.arguments.quantization import LINEAR_CHOICES, activation_dtype, add_format_arguments
 from tensor_cast.command_line import CommandParser, choice, number, whole_number
 from tensor_cast.quantization import LINEAR_SCHEMES
 from tensor_cast.video_deployment import ATTENTION_BACKENDS
@@ -13,7 +17,7 @@ STAGES = ("denoise", "text", "vae")
 def add_arguments(parser: CommandParser, *, video: bool) -> None:
     """All flags, in groups."""
     _add_model_arguments(parser)
-    shared.add_device_arguments(parser)
+    add_device_arguments(parser)
     _add_workload_arguments(parser, video=video)
     _add_quantization_arguments(parser)
     _add_parallel_arguments(parser)
@@ -24,8 +28,8 @@ def add_arguments(parser: CommandParser, *, video: bool) -> None:
         action="store_true",
         help="fuse kernels as a serving engine's graph mode does (default: one for each operation)",
     )
-    shared.add_performance_model_arguments(parser)
-    shared.add_output_arguments(parser)
+    add_performance_model_arguments(parser)
+    add_output_arguments(parser)
 
 
 def _add_model_arguments(parser: CommandParser) -> None:
@@ -37,7 +41,7 @@ def _add_model_arguments(parser: CommandParser) -> None:
         help="id or short name in the catalog (`msmodeling models`), diffusers directory, or id on a hub",
     )
     group.add_argument("--model-id", metavar="MODEL", help="the same as MODEL")
-    shared.add_remote_source_argument(group)
+    add_remote_source_argument(group)
     group.add_argument(
         "--offload-inactive-expert",
         action="store_true",
@@ -95,11 +99,11 @@ def _add_quantization_arguments(parser: CommandParser) -> None:
         "--quantize-linear-action",
         type=choice(LINEAR_SCHEMES),
         metavar="SCHEME",
-        help=f"linear layers of transformer blocks: {shared.LINEAR_CHOICES}",
+        help=f"linear layers of transformer blocks: {LINEAR_CHOICES}",
     )
-    shared.add_format_arguments(group, attention="both products of attention", dtype="bfloat16")
+    add_format_arguments(group, attention="both products of attention", dtype="bfloat16")
     group.add_argument(
-        "--vae-dtype", type=shared.activation_dtype(), metavar="DTYPE", help="format of the VAE (default: --dtype)"
+        "--vae-dtype", type=activation_dtype(), metavar="DTYPE", help="format of the VAE (default: --dtype)"
     )
 
 

@@ -11,7 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cli import arguments as shared
+from cli.arguments.deployment import deployment_of
+from cli.arguments.device import GB, add_device_arguments, device_profile
+from cli.arguments.kernels import add_compilation_arguments
+from cli.arguments.model import add_model_arguments, model_name
+from cli.arguments.output import add_output_arguments, check_outputs
+from cli.arguments.parallelism import STRATEGY, add_parallel_arguments
+from cli.arguments.performance_model import add_performance_model_arguments, check_performance_model
+from cli.arguments.quantization import LINEAR_ACTIONS, add_quantization_arguments
 from tensor_cast.command_line import CommandParser, UsageError, number, whole_number, with_flags
 
 if TYPE_CHECKING:
@@ -53,20 +60,20 @@ def add_parser(subparsers: Subparsers) -> None:
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
     )
-    shared.add_model_arguments(parser)
-    shared.add_device_arguments(parser)
+    add_model_arguments(parser)
+    add_device_arguments(parser)
     _add_workload_arguments(parser)
-    shared.add_quantization_arguments(parser)
-    shared.add_parallel_arguments(parser)
-    shared.add_compilation_arguments(parser)
-    shared.add_performance_model_arguments(parser)
+    add_quantization_arguments(parser)
+    add_parallel_arguments(parser)
+    add_compilation_arguments(parser)
+    add_performance_model_arguments(parser)
     parser.add_argument_group("structure").add_argument(
         "--num-hidden-layers-override",
         type=whole_number(1),
         metavar="N",
         help="keep only the first N decoder layers",
     )
-    shared.add_output_arguments(parser)
+    add_output_arguments(parser)
 
 
 def _add_workload_arguments(parser: CommandParser) -> None:
@@ -155,19 +162,19 @@ def run(arguments: argparse.Namespace) -> int:
 
     logging.basicConfig(level=arguments.log_level, format="%(levelname)s %(message)s", stream=sys.stderr, force=True)
     _require(arguments)
-    shared.check_performance_model(arguments)
-    shared.check_outputs(arguments)
+    check_performance_model(arguments)
+    check_outputs(arguments)
     started = time.perf_counter()
-    device = shared.device_profile(arguments)
+    device = device_profile(arguments)
     _log.info("device %s, family %s: %s", device.name, device.family, device.description)
     spec = _spec(arguments)
     _log.info("model %s, family %s, from %s", spec.name, spec.family, spec.origin)
     loaded = time.perf_counter()
     _log.debug("model and device loaded in %.1f ms", (loaded - started) * 1e3)
     workload = _workload(arguments)
-    deployment = shared.deployment(arguments)
+    deployment = deployment_of(arguments)
     _require_strategy(arguments, spec, device)
-    reserved_bytes = arguments.reserved_memory_gb * shared.GB
+    reserved_bytes = arguments.reserved_memory_gb * GB
     estimate = simulate(
         spec,
         device=device,
@@ -189,7 +196,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _require(arguments: argparse.Namespace) -> None:
     """Name all that is missing at once, with what could be given."""
     missing: list[tuple[str, str]] = []
-    name = shared.model_name(arguments)
+    name = model_name(arguments)
     if name is None:
         from tensor_cast.models.catalog import catalog_ids
 
@@ -205,7 +212,7 @@ def _require(arguments: argparse.Namespace) -> None:
     if arguments.query_length is None:
         missing.append(("--query-length", "new tokens a sequence: a prefill's prompt, or a decode's 1"))
     if arguments.quantize_linear_action is None:
-        missing.append(("--quantize-linear-action", f"one of {', '.join(shared.LINEAR_ACTIONS)}"))
+        missing.append(("--quantize-linear-action", f"one of {', '.join(LINEAR_ACTIONS)}"))
     if missing:
         names = ", ".join(name for name, _ in missing)
         width = max(len(name) for name, _ in missing)
@@ -227,7 +234,7 @@ def _closest_models(name: str | None) -> list[str]:
 def _spec(arguments: argparse.Namespace) -> ModelSpec:
     from tensor_cast.models import load_spec
 
-    name = shared.model_name(arguments)
+    name = model_name(arguments)
     assert name is not None
     spec = load_spec(name, family=arguments.model_family, remote_source=arguments.remote_source)
     if arguments.num_hidden_layers_override is not None:
@@ -261,7 +268,7 @@ def _workload(arguments: argparse.Namespace) -> TextWorkload:
 def _require_strategy(arguments: argparse.Namespace, spec: ModelSpec, device: DeviceProfile) -> None:
     """Several devices are never shared out by a guess: recommend a strategy to paste."""
     world = arguments.world_size
-    given = any(getattr(arguments, name) is not None for name in shared.STRATEGY)
+    given = any(getattr(arguments, name) is not None for name in STRATEGY)
     if world == 1 or given or world > device.interconnect.device_count:
         return
     from tensor_cast.advice import as_flags, recommend_strategy

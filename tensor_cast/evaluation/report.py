@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tensor_cast.evaluation.chapters.appendix import appendix
+from tensor_cast.evaluation.chapters.communication import communication_chapter
+from tensor_cast.evaluation.chapters.configuration import configuration_chapter
+from tensor_cast.evaluation.chapters.findings import findings_chapter
+from tensor_cast.evaluation.chapters.headline import headline
+from tensor_cast.evaluation.chapters.memory import memory_chapter
+from tensor_cast.evaluation.chapters.metrics import metrics_chapter
+from tensor_cast.evaluation.chapters.operators import operators_chapter
 from tensor_cast.evaluation.language import Language
 from tensor_cast.evaluation.pages.blocks import Block, Heading, Page
 from tensor_cast.evaluation.pages.html_page import html
 from tensor_cast.evaluation.pages.markdown import markdown
-from tensor_cast.evaluation.report_advice import findings_chapter
-from tensor_cast.evaluation.report_chapters import (
-    appendix,
-    communication_chapter,
-    configuration_chapter,
-    headline,
-    memory_chapter,
-    metrics_chapter,
-    operators_chapter,
-)
 from tensor_cast.evaluation.results import PAGE, REPORT, Results
 
 KINDS = {

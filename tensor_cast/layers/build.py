@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from tensor_cast.deployment import Deployment, Parallelism, RankGroup
+from tensor_cast.deployment import Deployment
 from tensor_cast.errors import ModelingError
 from tensor_cast.graph import Graph
 from tensor_cast.layers.schemes import ModuleSchemes
 from tensor_cast.ops import Collective, CollectiveKind, Elementwise, Op, Tensor, total_bytes
+from tensor_cast.parallelism import Parallelism, RankGroup
 from tensor_cast.quantity import Quantity, ceil_div
 
 # Kernels whose every element of the output depends on the same element of the operands alone.

@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from tensor_cast.deployment import RankGroup
 from tensor_cast.layers import eager
 from tensor_cast.layers.dit import DenoiserBuild, Tokens
 from tensor_cast.layers.linear import DYNAMIC_QUANT_FLOPS, linear
 from tensor_cast.ops import Attention, Tensor
+from tensor_cast.parallelism import RankGroup
 from tensor_cast.quantity import Quantity, ceil_div
 
 # Square, accumulate, scale by the root, scale by gamma; a LayerNorm also takes the mean and adds beta.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import lcm
 
-from tensor_cast.deployment import RankGroup
 from tensor_cast.layers.build import Build
 from tensor_cast.layers.linear import linear, reduce_partial
 from tensor_cast.ops import Gather, Tensor
+from tensor_cast.parallelism import RankGroup
 
 # Rows that engines pad a split vocabulary to (vLLM's VocabParallelEmbedding, DEFAULT_VOCAB_PADDING_SIZE).
 VOCABULARY_MULTIPLE = 64

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tensor_cast.deployment import RankGroup
 from tensor_cast.layers.build import Build, shard
 from tensor_cast.layers.linear import (
     DYNAMIC_QUANT_FLOPS,
@@ -16,6 +15,7 @@ from tensor_cast.layers.linear import (
     row_parallel_linear,
 )
 from tensor_cast.ops import Tensor
+from tensor_cast.parallelism import RankGroup
 from tensor_cast.quantity import ceil_div
 from tensor_cast.quantization import LinearScheme
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensor_cast.deployment import RankGroup
 from tensor_cast.layers.build import Build, KernelWriter
 from tensor_cast.ops import Collective, MatMul, Overlapped, Tensor
+from tensor_cast.parallelism import RankGroup
 from tensor_cast.quantity import ceil_div
 from tensor_cast.quantization import LinearScheme
 

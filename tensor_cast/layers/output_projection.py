@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tensor_cast.deployment import RankGroup
 from tensor_cast.layers.build import Build, shard
 from tensor_cast.layers.linear import linear
 from tensor_cast.ops import Tensor
+from tensor_cast.parallelism import RankGroup
 from tensor_cast.quantity import ceil_div
 from tensor_cast.quantization import LinearScheme
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensor_cast.deployment import RankGroup
 from tensor_cast.errors import ModelingError
 from tensor_cast.layers.build import Build
 from tensor_cast.ops import Attention, Tensor
+from tensor_cast.parallelism import RankGroup
 from tensor_cast.quantity import Quantity
 
 # Two multiplications and an addition for each of the rotated elements.

@@ -6,7 +6,7 @@ from tensor_cast.layers.decoder_layer import DecoderLayer
 from tensor_cast.models import parts
 from tensor_cast.models.checkpoint import ModuleNames
 from tensor_cast.models.config import Config
-from tensor_cast.models.moe import routed_experts, stack
+from tensor_cast.models.moe import mixture_of_experts, stack
 from tensor_cast.models.spec import ModelSpec
 
 MODULES = ModuleNames(attention=("attention.query_key_value", "attention.dense"))
@@ -22,7 +22,7 @@ def bailing_moe(config: Config, name: str) -> ModelSpec:
         qk_norm="head" if config.boolean("use_qk_norm", False) else "none",
     )
     intermediate = config.integer("moe_intermediate_size")
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         config.integer("num_experts"),
         config.integer("num_experts_per_tok"),

@@ -6,17 +6,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tensor_cast.deployment import Deployment, Parallelism, RankGroup
+from tensor_cast.deployment import Deployment
 from tensor_cast.errors import ModelingError
 from tensor_cast.graph import Block, Graph
 from tensor_cast.layers.build import Build
+from tensor_cast.layers.expert_load import expert_skew
 from tensor_cast.layers.linear import linear
-from tensor_cast.layers.moe import MixtureOfExperts, expert_skew
+from tensor_cast.layers.moe import MixtureOfExperts
 from tensor_cast.layers.norm import add_rms_norm, rms_norm
 from tensor_cast.layers.schemes import ModuleSchemes
 from tensor_cast.models.images import add_deepstack, encode_images, with_image_tokens
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.ops import Tensor
+from tensor_cast.parallelism import Parallelism, RankGroup
 from tensor_cast.quantity import Quantity, ceil_div
 from tensor_cast.workload import TextWorkload
 
@@ -92,7 +94,8 @@ def build(
     if workload.num_draft_tokens:
         _draft_model(spec, b, workload.num_draft_tokens)
     blocks = (layer.feed_forward for layer in spec.layer_kinds)
-    skew = max((expert_skew(b, block.experts) for block in blocks if isinstance(block, MixtureOfExperts)), default=1.0)
+    experts = (block.routed.experts for block in blocks if isinstance(block, MixtureOfExperts))
+    skew = max((expert_skew(b, count) for count in experts), default=1.0)
     return DecoderStep(b.graph, parallel, dtype, queries, micro_batches, idle, skew)
 
 

@@ -11,14 +11,14 @@ from tensor_cast.layers.mla import LatentAttention
 from tensor_cast.layers.moe import MixtureOfExperts
 from tensor_cast.models import parts
 from tensor_cast.models.config import Config
-from tensor_cast.models.moe import routed_experts
+from tensor_cast.models.moe import mixture_of_experts
 from tensor_cast.models.spec import ModelSpec
 
 
 def mixture(config: Config) -> MixtureOfExperts:
     """Routed and shared experts of ``moe_intermediate_size``."""
     intermediate = config.integer("moe_intermediate_size")
-    return routed_experts(
+    return mixture_of_experts(
         config,
         config.integer("n_routed_experts"),
         config.integer("num_experts_per_tok"),

@@ -9,7 +9,7 @@ from tensor_cast.layers.feed_forward import FeedForward
 from tensor_cast.models import parts
 from tensor_cast.models.checkpoint import ModuleNames
 from tensor_cast.models.config import Config
-from tensor_cast.models.moe import routed_experts
+from tensor_cast.models.moe import mixture_of_experts
 from tensor_cast.models.spec import ModelSpec
 
 
@@ -101,7 +101,7 @@ def gemma4_text(config: Config, name: str) -> ModelSpec:
     attention = {kind: _gemma4_attention(config, kind) for kind in dict.fromkeys(kinds)}
     moe = None
     if config.boolean("enable_moe_block", False):
-        moe = routed_experts(
+        moe = mixture_of_experts(
             config,
             config.integer("num_experts"),
             config.integer("top_k_experts"),

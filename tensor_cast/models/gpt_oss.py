@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensor_cast.layers.decoder_layer import DecoderLayer
 from tensor_cast.models import parts
 from tensor_cast.models.config import Config
-from tensor_cast.models.moe import routed_experts
+from tensor_cast.models.moe import mixture_of_experts
 from tensor_cast.models.spec import ModelSpec
 
 
@@ -16,7 +16,7 @@ def gpt_oss(config: Config, name: str) -> ModelSpec:
     bias = config.boolean("attention_bias", True)
     default = [parts.FULL if index % 2 else parts.SLIDING for index in range(count)]
     kinds = parts.layer_types(config, count, default)
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         config.integer("num_local_experts"),
         config.integer("num_experts_per_tok", 4),

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from tensor_cast.deployment import RankGroup
 from tensor_cast.errors import ModelingError
 from tensor_cast.graph import Block, Graph
 from tensor_cast.layers.build import Build
 from tensor_cast.layers.vision import ImageGrid
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.ops import Tensor
+from tensor_cast.parallelism import RankGroup
 from tensor_cast.quantity import Quantity, ceil_div
 from tensor_cast.workload import TextWorkload
 

@@ -7,7 +7,7 @@ from tensor_cast.layers.feed_forward import FeedForward
 from tensor_cast.layers.linear_attention import GatedDeltaNet
 from tensor_cast.models import parts
 from tensor_cast.models.config import Config
-from tensor_cast.models.moe import routed_experts
+from tensor_cast.models.moe import mixture_of_experts
 from tensor_cast.models.spec import ModelSpec
 
 
@@ -34,7 +34,7 @@ def kimi_linear(config: Config, name: str) -> ModelSpec:
     linear.has("gate_lower_bound")
     latent = parts.latent_attention(config, rotary=not config.boolean("mla_use_nope", True))
     intermediate = config.integer("moe_intermediate_size")
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         config.integer("num_experts"),
         config.integer("num_experts_per_token"),

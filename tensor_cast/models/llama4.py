@@ -6,7 +6,7 @@ from tensor_cast.layers.decoder_layer import DecoderLayer
 from tensor_cast.layers.feed_forward import FeedForward
 from tensor_cast.models import parts
 from tensor_cast.models.config import Config
-from tensor_cast.models.moe import routed_experts
+from tensor_cast.models.moe import mixture_of_experts
 from tensor_cast.models.spec import ModelSpec
 
 
@@ -27,7 +27,7 @@ def llama4_text(config: Config, name: str) -> ModelSpec:
     bias = config.boolean("attention_bias", False)
     # The norm on queries and keys has no weights: an L2 norm.
     config.settled("use_qk_norm", "attn_temperature_tuning", "floor_scale", "attn_scale", "for_llm_class")
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         config.integer("num_local_experts"),
         config.integer("num_experts_per_tok", 1),

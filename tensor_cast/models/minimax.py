@@ -9,7 +9,7 @@ from tensor_cast.layers.indexer import BlockIndexer
 from tensor_cast.models import parts
 from tensor_cast.models.checkpoint import ModuleNames
 from tensor_cast.models.config import Config
-from tensor_cast.models.moe import routed_experts, stack
+from tensor_cast.models.moe import mixture_of_experts, stack
 from tensor_cast.models.spec import ModelSpec
 
 MODULES = ModuleNames(
@@ -24,7 +24,7 @@ def minimax_m2(config: Config, name: str) -> ModelSpec:
     if kinds is not None and any(kind != 1 for kind in kinds):
         config.fail("attn_type_list", "1 (full attention) for every layer of the minimax_m2 family")
     attention = parts.grouped_query_attention(config, qk_norm="full" if config.boolean("use_qk_norm", True) else "none")
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         config.integer("num_local_experts"),
         config.integer("num_experts_per_tok"),
@@ -88,7 +88,7 @@ def minimax_m3(config: Config, name: str) -> ModelSpec:
     full, blocks = (
         parts.grouped_query_attention(config, qk_norm=qk_norm, indexer=choice) for choice in (None, indexer)
     )
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         config.integer("num_local_experts"),
         config.integer("num_experts_per_tok"),

@@ -8,13 +8,15 @@ from tensor_cast.layers.attention import GroupedQueryAttention
 from tensor_cast.layers.decoder_layer import DecoderLayer
 from tensor_cast.layers.feed_forward import FeedForward, MLPKind
 from tensor_cast.layers.moe import MixtureOfExperts
+from tensor_cast.layers.routed_experts import RoutedExperts
+from tensor_cast.layers.shared_experts import SharedExperts
 from tensor_cast.models import parts
 from tensor_cast.models.checkpoint import ModuleNames
 from tensor_cast.models.config import Config
 from tensor_cast.models.spec import ModelSpec
 
 
-def routed_experts(
+def mixture_of_experts(
     config: Config,
     experts: int,
     experts_per_token: int,
@@ -28,22 +30,28 @@ def routed_experts(
     kind: MLPKind = "gated",
     latent: int | None = None,
 ) -> MixtureOfExperts:
-    """A mixture, refused when a token picks more experts than there are."""
+    """Routed experts, beside shared ones where ``shared_intermediate`` is their width together.
+
+    Raises:
+        ModelingError: a token picks more experts than there are.
+    """
     if experts_per_token > experts:
         raise config.error(f"{experts_per_token} experts a token are more than the {experts} experts.")
-    return MixtureOfExperts(
-        hidden=config.integer("hidden_size"),
-        experts=experts,
-        experts_per_token=experts_per_token,
-        intermediate=intermediate,
-        shared_intermediate=shared_intermediate,
-        shared_gate=shared_gate,
-        expert_bias=expert_bias,
+    hidden = config.integer("hidden_size")
+    routed = RoutedExperts(
+        hidden,
+        experts,
+        experts_per_token,
+        intermediate,
+        kind=kind,
+        bias=expert_bias,
         router_bias=router_bias,
         router_scales=router_scales,
-        kind=kind,
         latent=latent,
     )
+    if not shared_intermediate:
+        return MixtureOfExperts(routed)
+    return MixtureOfExperts(routed, SharedExperts(hidden, shared_intermediate, kind=kind, gate=shared_gate))
 
 
 def stack(
@@ -72,7 +80,7 @@ def mixtral(config: Config, name: str) -> ModelSpec:
     attention = parts.grouped_query_attention(
         config, default_kv_heads=8, window=config.optional_integer("sliding_window")
     )
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         config.integer("num_local_experts", 8),
         config.integer("num_experts_per_tok", 2),
@@ -106,7 +114,7 @@ def qwen2_moe(config: Config, name: str) -> ModelSpec:
     bias = config.boolean("qkv_bias", True)
     attention = parts.grouped_query_attention(config, qkv_bias=bias, window=_qwen_moe_window(config))
     config.has("intermediate_size")
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         config.integer("num_experts"),
         config.integer("num_experts_per_tok"),
@@ -136,7 +144,7 @@ def qwen3_moe(config: Config, name: str) -> ModelSpec:
     )
     # The width of dense layers, of which published models have none, and keys of Qwen2 MoE that the class never reads.
     config.settled("intermediate_size", "qkv_bias", "use_qk_norm", "shared_expert_intermediate_size")
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         config.integer("num_experts"),
         config.integer("num_experts_per_tok"),
@@ -160,7 +168,7 @@ def glm4_moe(config: Config, name: str) -> ModelSpec:
         qk_norm="head" if config.boolean("use_qk_norm", False) else "none",
     )
     intermediate = config.integer("moe_intermediate_size")
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         config.integer("n_routed_experts"),
         config.integer("num_experts_per_tok"),
@@ -186,7 +194,7 @@ def ernie45_moe(config: Config, name: str) -> ModelSpec:
     attention = parts.grouped_query_attention(config, qkv_bias=bias, output_bias=bias)
     count = config.integer("num_hidden_layers")
     intermediate = config.integer("moe_intermediate_size")
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         config.integer("moe_num_experts"),
         config.integer("moe_k"),

@@ -8,7 +8,7 @@ from tensor_cast.layers.linear_attention import Mamba2
 from tensor_cast.models import parts
 from tensor_cast.models.checkpoint import ModuleNames
 from tensor_cast.models.config import Config
-from tensor_cast.models.moe import routed_experts
+from tensor_cast.models.moe import mixture_of_experts
 from tensor_cast.models.spec import ModelSpec
 
 MODULES = ModuleNames(
@@ -115,7 +115,7 @@ def _layer(config: Config, kind: str) -> DecoderLayer:
             mlp = FeedForward(hidden, config.integer("intermediate_size"), bias=bias, kind="plain")
             return DecoderLayer(hidden, None, mlp)
         case _:
-            moe = routed_experts(
+            moe = mixture_of_experts(
                 config,
                 config.integer("n_routed_experts"),
                 config.integer("num_experts_per_tok"),

@@ -7,7 +7,7 @@ from tensor_cast.models import parts
 from tensor_cast.models.checkpoint import ModuleNames
 from tensor_cast.models.config import Config
 from tensor_cast.models.llama import dense
-from tensor_cast.models.moe import routed_experts
+from tensor_cast.models.moe import mixture_of_experts
 from tensor_cast.models.spec import ModelSpec
 
 MODULES = ModuleNames(experts=("block_sparse_moe.experts.0.w1", "block_sparse_moe.experts"))
@@ -27,7 +27,7 @@ def phimoe(config: Config, name: str) -> ModelSpec:
         config, qkv_bias=bias, output_bias=bias, window=config.optional_integer("sliding_window")
     )
     config.settled("expert_dropout")
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         config.integer("num_local_experts", 16),
         config.integer("num_experts_per_tok", 2),

@@ -8,7 +8,7 @@ from tensor_cast.layers.linear_attention import GatedDeltaNet
 from tensor_cast.models import parts
 from tensor_cast.models.checkpoint import ModuleNames
 from tensor_cast.models.config import Config
-from tensor_cast.models.moe import qwen_sparse_layers, routed_experts
+from tensor_cast.models.moe import mixture_of_experts, qwen_sparse_layers
 from tensor_cast.models.spec import ModelSpec
 
 MODULES = ModuleNames(
@@ -70,7 +70,7 @@ def _hybrid(config: Config, name: str, family: str, blocks: list[FeedForwardBloc
 
 def _experts(config: Config) -> list[FeedForwardBlock]:
     count = config.integer("num_hidden_layers")
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         config.integer("num_experts"),
         config.integer("num_experts_per_tok"),

@@ -8,7 +8,7 @@ from tensor_cast.layers.decoder_layer import DecoderLayer
 from tensor_cast.layers.feed_forward import FeedForward
 from tensor_cast.models import parts
 from tensor_cast.models.config import Config
-from tensor_cast.models.moe import routed_experts
+from tensor_cast.models.moe import mixture_of_experts
 from tensor_cast.models.spec import ModelSpec
 
 
@@ -23,7 +23,7 @@ def step3(config: Config, name: str) -> ModelSpec:
     full = parts.grouped_query_attention(config, qk_norm="head", output_gate="head")
     near = replace(full, heads=near_heads, window=window)
     experts = config.optional_integer("n_routed_experts") or config.integer("num_experts")
-    moe = routed_experts(
+    moe = mixture_of_experts(
         config,
         experts,
         config.integer("num_experts_per_tok"),

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from cli.arguments import COMPILATION_OPTIONS, LINEAR_ACTIONS
+from cli.arguments.kernels import COMPILATION_OPTIONS
+from cli.arguments.quantization import LINEAR_ACTIONS
 from cli.main import _parser, main
 
 DOCS = Path(__file__).parents[2] / "docs"

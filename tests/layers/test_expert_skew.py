@@ -7,7 +7,7 @@ import pytest
 from tensor_cast import simulate
 from tensor_cast.deployment import Deployment
 from tensor_cast.errors import ModelingError
-from tensor_cast.layers.moe import expected_skew
+from tensor_cast.layers.expert_load import expected_skew
 from tensor_cast.models import load_spec
 from tensor_cast.models.decoder import build
 from tensor_cast.ops import Collective, GroupedMatMul

@@ -6,7 +6,7 @@ import pytest
 
 from tensor_cast.deployment import Deployment
 from tensor_cast.layers.embedding import padded_vocabulary
-from tensor_cast.layers.moe import expected_distinct
+from tensor_cast.layers.expert_load import expected_distinct
 from tensor_cast.models import load_spec
 from tensor_cast.models.decoder import build
 from tensor_cast.models.facts import model_facts

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from tensor_cast.deployment import RankGroup
 from tensor_cast.layers.dit import DenoiserBuild, Tokens
 from tensor_cast.ops import Tensor
+from tensor_cast.parallelism import RankGroup
 from tensor_cast.quantity import Quantity, ceil_div
 
 CacheMode = Literal["none", "refresh", "reuse"]
