@@ -106,7 +106,9 @@ class MixtureOfExperts:
     def _exchange(self, build: Build, own: Tensor, own_rows: Quantity, weights: Tensor) -> Tensor:
         """Dispatch, experts, combine; one fused kernel where the deployment asks for it.
 
-        Each rank sends its tokens' copies; the busiest receives ``expert_skew`` times as many.
+        Each rank sends its tokens' copies; the busiest receives ``expert_skew`` times as many. A decode's dispatch
+        quantises what it sends, before a prefill's all-to-all a kernel of its own does (vLLM-Ascend,
+        ``vllm_ascend/ops/fused_moe/token_dispatcher.py``).
         """
         routed, moe_tp = self.routed, build.parallel.moe_tp
         copies = own_rows * routed.experts_per_token
@@ -114,7 +116,7 @@ class MixtureOfExperts:
         fused = build.deployment.enable_dispatch_ffn_combine
         with contextlib.ExitStack() as stack:
             captured = stack.enter_context(build.graph.capture()) if fused else []
-            sent = routed.permute(build, own, copies)
+            sent = routed.permute(build, own, copies, in_one=build.decode or fused)
             received = self._all_to_all(build, tuple(t.view(busiest, *t.shape[1:]) for t in sent), "moe.dispatch")
             shapes = tuple((busiest * moe_tp, *t.shape[1:]) for t in received)
             met = build.communicate_together("all_gather", "moe.dispatch", received, RankGroup(moe_tp), shapes)

@@ -90,11 +90,11 @@ class RoutedExperts:
         scheme = build.schemes.shared_experts
         return linear(build, x, k=self.latent, n=self.hidden, part="moe.latent_up", scheme=scheme)
 
-    def permute(self, build: Build, x: Tensor, copies: Quantity) -> tuple[Tensor, ...]:
-        """(rows, width) -> (copies, width) sorted by expert, as the products take it; compiled, in one kernel."""
+    def permute(self, build: Build, x: Tensor, copies: Quantity, *, in_one: bool = True) -> tuple[Tensor, ...]:
+        """(rows, width) -> (copies, width) sorted by expert, as the products take it; compiled, ``in_one`` kernel."""
         scheme = build.schemes.experts
         out = build.activation(copies, self.width)
-        if not build.compile or not scheme.quantizes_activation:
+        if not (build.compile and in_one) or not scheme.quantizes_activation:
             build.elementwise("moe_token_permute", "moe.permute", (x,), (out,), flops_per_element=0.0)
             return quantize(build, out, scheme, "moe.permute")
         outputs = quantized_outputs(build, out, scheme)

@@ -35,3 +35,12 @@ def test_decodes_and_fused_kernels_get_them_in_order() -> None:
     fused = sparse_layer(decode=False, enable_dispatch_ffn_combine=True, quantize_linear="W8A8_DYNAMIC")
     assert "dispatch_ffn_combine" in [op.name for op in fused]
     assert "moe_re_routing" not in [op.name for op in fused]
+
+
+def test_a_prefill_quantises_its_copies_in_a_kernel_of_its_own() -> None:
+    def before_the_dispatch(*, decode: bool) -> list[str]:
+        names = [op.name for op in sparse_layer(decode=decode, quantize_linear="W8A8_DYNAMIC")]
+        return names[names.index("moe_gating_top_k") + 1 : names.index("all_to_all")]
+
+    assert before_the_dispatch(decode=False) == ["moe_token_permute", "dynamic_quant"]
+    assert before_the_dispatch(decode=True) == ["moe_token_permute_quant"]
