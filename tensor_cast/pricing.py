@@ -100,7 +100,7 @@ def _price(block: Block, node: Node, timer: Timer, device: DeviceProfile, engine
         section=node.section,
         timing=replace(timing, time=time, error_low=low, error_high=high),
         layers=block.layers,
-        gap_s=np.where(np.equal(timing.codes, ANALYTIC), device.launch_gap_s, 0.0),
+        gap_s=device.launch_gap_s,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tensor_cast.ops import CATEGORIES, Category, Op, Tensor
 from tensor_cast.performance_model.error import Band, row_band, total_band
 from tensor_cast.performance_model.roofline import BOUNDS, KernelTime
-from tensor_cast.performance_model.timing import SOURCES, Source, Timing, source_names
+from tensor_cast.performance_model.timing import ANALYTIC, SOURCES, Source, Timing, source_names
 from tensor_cast.quantity import Quantity
 
 
@@ -21,8 +21,8 @@ class KernelEstimate:
     """One kernel of one block: launched ``count`` times, each as ``timing`` says.
 
     ``layers`` are the indices of the decoder layers that the block stands for; empty for what is not a layer. ``gap_s``
-    is the time without a kernel after a launch that its row holds: an analytic time reaches to the next launch, a
-    measured one to the end of its kernel.
+    is the time without a kernel after a launch; ``held_gap_s`` is what its row holds of it: an analytic time reaches to
+    the next launch, a measured one to the end of its kernel.
     """
 
     op: Op
@@ -38,6 +38,11 @@ class KernelEstimate:
     def time(self) -> KernelTime:
         """Seconds of one launch and their parts."""
         return self.timing.time
+
+    @property
+    def held_gap_s(self) -> Quantity:
+        """The part of ``gap_s`` that is in the kernel's row: all of it where the time is analytic, else nothing."""
+        return np.where(np.equal(self.timing.codes, ANALYTIC), self.gap_s, 0.0)
 
     @property
     def source(self) -> str:
@@ -126,7 +131,7 @@ class TimedKernels:
 
     @cached_property
     def gaps_s(self) -> Quantity:
-        """Seconds without a kernel that the rows hold."""
+        """Seconds without a kernel after the launches: in the rows of analytic times, beside those of measured ones."""
         return sum((kernel.gap_s * kernel.count for kernel in self.kernels), start=0.0)
 
     @cached_property
@@ -162,7 +167,7 @@ class TimedKernels:
         """Seconds by category."""
         totals: dict[Category, Quantity] = dict.fromkeys(CATEGORIES, 0.0)
         for kernel in self.kernels:
-            totals[kernel.category] = totals[kernel.category] + kernel.total_s + kernel.gap_s * kernel.count
+            totals[kernel.category] = totals[kernel.category] + kernel.total_s + kernel.held_gap_s * kernel.count
         return totals
 
     @cached_property
@@ -211,7 +216,7 @@ class TimedKernels:
         parts = {bound: sum((getattr(k.time, f"{bound}_s") * k.count for k in kernels), start=0.0) for bound in BOUNDS}
         bound = np.argmax(np.stack(np.broadcast_arrays(*parts.values())), axis=0)
         count: Quantity = sum((kernel.count for kernel in kernels), start=0)
-        waiting: Quantity = sum((kernel.gap_s * kernel.count for kernel in kernels), start=0.0)
+        waiting: Quantity = sum((kernel.held_gap_s * kernel.count for kernel in kernels), start=0.0)
         parts["wait"] = parts["wait"] + waiting
         total = busy + waiting
         codes = np.concatenate([np.ravel(kernel.timing.codes) for kernel in kernels])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import isnan
 from typing import Any
 
-from tensor_cast.ops import Tensor
+from tensor_cast.ops import Collective, Tensor
 from tensor_cast.performance_model.roofline import BOUNDS
 from tensor_cast.reporting.layout import Column, Section, Table
 from tensor_cast.reporting.units import byte_size, column_unit, duration, percent
@@ -32,8 +32,14 @@ def kernel_sections(
         sections.append(bounds(rows))
     sections.append(categories(estimate))
     if found:
-        sections.append(collectives(found, gaps=float(estimate.gaps_s) > 0.0))
+        sections.append(collectives(found, gaps=_gaps_in_rows(estimate)))
     return sections
+
+
+def _gaps_in_rows(estimate: TimedKernels) -> bool:
+    """Whether a row of a collective holds gaps beside its transfers."""
+    held = (kernel.held_gap_s for kernel in estimate.kernels if isinstance(kernel.op, Collective))
+    return any(float(seconds) > 0.0 for seconds in held)
 
 
 def kernels(estimate: TimedKernels, rows: Sequence[OpEstimate], *, shapes: bool = False, every: bool = True) -> Table:
