@@ -8,13 +8,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from tensor_cast.devices.profile import DeviceProfile
+from tensor_cast.ops import Collective
 from tensor_cast.performance_model.error import FEWEST_ROWS, class_of, residuals
-from tensor_cast.performance_model.profiling_database.coverage import REPLAYED_KERNELS
 from tensor_cast.performance_model.timing import MEASURED
 from tensor_cast.timed_kernels import KernelEstimate
 
 # Share of the time that warnings of a class start at.
 NOTABLE_SHARE = 0.1
+
+_CLASS_WORDS: dict[str, str] = {
+    "matmul": "matrix products",
+    "grouped_matmul": "matrix products of experts",
+    "attention_prefill": "prefill attention kernels",
+    "attention_decode": "decode attention kernels",
+    "vector": "vector kernels",
+    "collective": "collectives",
+}
+_VARIANT_WORDS = {
+    "full": "unmasked {}",
+    "fa2": "FlashAttention-2's {}",
+    "state": "{} with a recurrent state",
+    "conv": "convolutions",
+    "flat": "elementwise {}",
+}
+"""Variants of classes that are no dtypes; ``{}`` stands for the class."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +64,22 @@ def unmeasured_kernels(kernels: Iterable[KernelEstimate]) -> list[UnmeasuredKern
 def kernels_to_measure(rows: Iterable[UnmeasuredKernel]) -> list[str]:
     """Kernel types of ``rows`` that can be replayed, each once, in their order: ``--ops`` of ``start_microbench.py``.
 
-    Collectives are measured by a tool of their own.
+    Collectives are measured by a tool of their own (``collectives_to_measure``).
     """
+    # Of no use to an analytic estimate, whose start the database's modules would delay.
+    from tensor_cast.performance_model.profiling_database.coverage import REPLAYED_KERNELS
+
     named = dict.fromkeys(kernel_type for row in rows for kernel_type in row.kernel_types)
     return [kernel_type for kernel_type in named if kernel_type in REPLAYED_KERNELS]
+
+
+def collectives_to_measure(
+    kernels: Iterable[KernelEstimate], rows: Iterable[UnmeasuredKernel]
+) -> tuple[list[str], list[int]]:
+    """Kinds and group sizes of the collectives of ``rows``, largest group first: what ``comm_bench`` is asked for."""
+    wanted = {(row.name, row.part) for row in rows if row.kernel_types}
+    found = [k.op for k in kernels if isinstance(k.op, Collective) and (k.op.name, k.op.part) in wanted]
+    return list(dict.fromkeys(op.kind for op in found)), sorted({op.group_size for op in found}, reverse=True)
 
 
 def _unmeasured(kernels: list[KernelEstimate], total: float) -> UnmeasuredKernel:
@@ -91,14 +120,32 @@ def beyond_measurements(kernels: Sequence[KernelEstimate], device: DeviceProfile
     missing = [name for name in notable if name not in groups or groups[name].rows < FEWEST_ROWS]
     messages = []
     if missing:
-        messages.append(f"No measurement near this: {', '.join(missing)} kernels on {device.name}.")
+        words = ", ".join(map(class_words, missing))
+        messages.append(f"No measurement near this: {words} on {device.name}.")
     devices = known.measured.get(family, ())
     if devices and device.name not in devices and len(missing) < len(notable):
         messages.append(f"Kernel times of {device.name} rest on measurements of {' and '.join(devices)}.")
     for name in notable:
         if name not in missing and longest[name] > 2.0 * groups[name].longest_s:
             messages.append(
-                f"A kernel of {name} takes {longest[name]:.3g} s, which is beyond what was measured; the longest was "
-                f"{groups[name].longest_s:.3g} s."
+                f"One of the {class_words(name)} takes {_duration(longest[name])}, longer than all that were measured "
+                f"(at most {_duration(groups[name].longest_s)})."
             )
     return messages
+
+
+def class_words(name: str) -> str:
+    """A class of kernels, as ``cost_key`` names it, in words: ``INT8 matrix products with INT4 weights``."""
+    kind = max((kind for kind in _CLASS_WORDS if name.startswith(kind)), key=len)
+    words, variant = _CLASS_WORDS[kind], name.removeprefix(kind).removeprefix("_")
+    if not variant:
+        return words
+    if variant in _VARIANT_WORDS:
+        return _VARIANT_WORDS[variant].format(words)
+    products, _, weights = variant.partition("_")
+    tail = f" with {weights.upper()} weights" if weights else ""
+    return f"{products.upper()} {words}{tail}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1.0 else f"{1e3 * seconds:.3g} ms"

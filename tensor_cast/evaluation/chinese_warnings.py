@@ -83,10 +83,10 @@ WARNINGS: dict[str, str] = {
         "不起作用：{name}，因为模型没有共享专家，没有算子可以与其他算子并行。"
     ),
     # Measurements
-    "No measurement near this: {classes} kernels on {device}.": "附近没有实测：{device} 上的 {classes} 算子。",
+    "No measurement near this: {classes} on {device}.": "附近没有实测：{device} 上的{classes}。",
     "Kernel times of {device} rest on measurements of {others}.": "{device} 的算子耗时依据 {others} 的实测。",
-    "A kernel of {name} takes {time} s, which is beyond what was measured; the longest was {longest} s.": (
-        "一个 {name} 算子耗时 {time} s，超出实测范围；实测最长为 {longest} s。"
+    "One of the {classes} takes {time}, longer than all that were measured (at most {longest}).": (
+        "有一个{classes}耗时 {time}，超出实测范围（实测最长 {longest}）。"
     ),
     # Generations
     "Not priced, for want of a known config: {parts}.": "未计价（配置未知）：{parts}。",
@@ -120,15 +120,53 @@ WARNINGS: dict[str, str] = {
     ),
     "The step cache's range ends at {last}, after the last step.": "步缓存的范围止于 {last}，已在最后一步之后。",
 }
-"""A sentence with its figures as fields; what is in a field is not translated."""
+"""A sentence with its figures as fields; of these kernels and what is assumed are translated too."""
+
+_KERNELS: dict[str, str] = {
+    "matrix products of experts": "专家矩阵乘",
+    "matrix products": "矩阵乘",
+    "prefill attention kernels": "prefill 注意力算子",
+    "decode attention kernels": "decode 注意力算子",
+    "vector kernels": "向量算子",
+    "collectives": "集合通信",
+    "convolutions": "卷积",
+}
+_VARIANTS: dict[str, str] = {
+    r"(.+) with a recurrent state": "带循环状态的 {}",
+    r"unmasked (.+)": "无掩码的 {}",
+    r"FlashAttention-2's (.+)": "FlashAttention-2 的 {}",
+    r"elementwise (.+)": "逐元素{}",
+    r"(\w+) (.+) with (\w+) weights": "{2} 权重的 {0} {1}",
+    r"(INT8|INT4|FP8|FP4|FLOAT\w*) (.+)": "{} {}",
+}
+"""Kernels as ``class_words`` of ``tensor_cast.unmeasured`` names them."""
+_ASSUMED: dict[str, str] = {
+    "assumed: 0; nothing is measured": "假设为 0；没有实测",
+    "assumed: as vllm-ascend": "假设与 vllm-ascend 相同",
+}
 
 
 def translated(warning: str) -> str:
     """``warning`` in Chinese, or as it is where it is not known."""
     for english, chinese in WARNINGS.items():
         if (match := re.fullmatch(_pattern(english), warning, re.DOTALL)) is not None:
-            return chinese.format(**match.groupdict())
+            return chinese.format(**{name: _field(name, text) for name, text in match.groupdict().items()})
     return warning
+
+
+def _field(name: str, text: str) -> str:
+    if name == "classes":
+        return "、".join(map(_kernels, text.split(", ")))
+    return _ASSUMED.get(text, text)
+
+
+def _kernels(words: str) -> str:
+    if words in _KERNELS:
+        return _KERNELS[words]
+    for english, chinese in _VARIANTS.items():
+        if match := re.fullmatch(english, words):
+            return chinese.format(*(_KERNELS.get(part, part) for part in match.groups()))
+    return words
 
 
 def _pattern(sentence: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from tensor_cast import Deployment, TextWorkload, simulate
 from tensor_cast.devices import get_device
 from tensor_cast.devices.registry import DeviceRegistry
+from tensor_cast.evaluation.chinese_warnings import translated
 from tensor_cast.ops import Elementwise, MatMul, Tensor
 from tensor_cast.performance_model.error import (
     UNKNOWN,
@@ -24,7 +26,7 @@ from tensor_cast.performance_model.error import (
 )
 from tensor_cast.performance_model.roofline import KernelTime
 from tensor_cast.performance_model.timing import MEASURED, Timing
-from tensor_cast.unmeasured import beyond_measurements
+from tensor_cast.unmeasured import beyond_measurements, class_words
 from tests.small_models import dense
 
 KNOWN = residuals()
@@ -147,8 +149,35 @@ def test_what_leaves_the_measurements_is_said_with_the_nearest() -> None:
     assert any("rest on measurements of ATLAS_800_A3_752T_128G_DIE" in text for text in a2.warnings)
     huge = TextWorkload(num_queries=4096, query_length=4096)
     large = simulate(dense(), device=A3, workload=huge, deployment=Deployment())
-    assert any("is beyond what was measured; the longest was" in text for text in large.warnings)
-    assert any(text.startswith("No measurement near this:") for text in large.warnings)
+    longest = r"One of the matrix products takes [\d.]+ m?s, longer than all that were measured \(at most [\d.]+ ms\)\."
+    assert any(re.fullmatch(longest, text) for text in large.warnings)
+    assert any(text.startswith("No measurement near this: prefill attention kernels") for text in large.warnings)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("matmul", "matrix products"),
+        ("matmul_fp8", "FP8 matrix products"),
+        ("matmul_conv", "convolutions"),
+        ("grouped_matmul_int8_int4", "INT8 matrix products of experts with INT4 weights"),
+        ("attention_prefill_state", "prefill attention kernels with a recurrent state"),
+        ("attention_prefill_fa2", "FlashAttention-2's prefill attention kernels"),
+        ("vector_flat", "elementwise vector kernels"),
+    ],
+)
+def test_a_warning_names_kernels_in_words(name: str, words: str) -> None:
+    assert class_words(name) == words
+
+
+def test_every_class_of_the_packaged_devices_has_words_in_both_languages() -> None:
+    classes = {name for device in DeviceRegistry().values() for name in (*device.kernels, "collective")}
+    assert len(classes) > 10
+    for name in classes:
+        english = class_words(name)
+        assert "_" not in english
+        chinese = translated(f"No measurement near this: {english} on H100.")
+        assert not re.search("kernels|products|attention|weights", chinese)
 
 
 def test_the_packaged_residuals_load_as_they_are_written() -> None:
