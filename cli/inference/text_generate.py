@@ -329,6 +329,7 @@ def _write(arguments: argparse.Namespace, estimate: Estimate, room: _Room) -> No
             input_shapes=arguments.dump_input_shapes,
             op_bounds=arguments.dump_op_bound_results,
             all_kernels=arguments.all_kernels,
+            database=arguments.profiling_database_path,
         )
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tensor_cast.deployment import Deployment
     from tensor_cast.estimate import Estimate
     from tensor_cast.memory import MemoryEstimate
+    from tensor_cast.models import ModelSpec
     from tensor_cast.video_advice import VideoRemedy
     from tensor_cast.video_estimate import VideoMemory
 
@@ -36,6 +38,7 @@ def report(
     input_shapes: bool = False,
     op_bounds: bool = False,
     all_kernels: bool = False,
+    database: Path | None = None,
 ) -> list[Section]:
     """All sections of the report of one point, what does not fit first.
 
@@ -46,6 +49,7 @@ def report(
         input_shapes: a row for each shape, with the shapes below it.
         op_bounds: another table with the time of every row by each bound alone.
         all_kernels: a row for each kernel, however small.
+        database: where measured times came from, if not from the packaged directory.
     """
     from tensor_cast.reporting.measured import measured_sections
 
@@ -60,10 +64,15 @@ def report(
         op_bounds=op_bounds,
         all_kernels=all_kernels,
     )
-    sections += measured_sections(estimate)
+    sections += measured_sections(estimate, database=database, model=_named(estimate.model))
     sections += [times(estimate), memory(estimate.memory, most_queries=most_queries if estimate.fits else None)]
     sections += [Sentence(f"Warning: {warning}", "warning") for warning in estimate.warnings]
     return sections
+
+
+def _named(model: ModelSpec) -> str:
+    """A model as another command finds it: its path or its id."""
+    return model.origin.removeprefix("path: ") if model.origin.startswith("path: ") else model.name
 
 
 def fusion(compiled: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -26,6 +27,7 @@ def report(
     input_shapes: bool = False,
     op_bounds: bool = False,
     all_kernels: bool = False,
+    database: Path | None = None,
 ) -> list[Section]:
     """All sections of the report of one point, what does not fit first.
 
@@ -35,6 +37,7 @@ def report(
         input_shapes: a row for each shape, with the shapes below it.
         op_bounds: another table with the time of every row by each bound alone.
         all_kernels: a row for each kernel, however small.
+        database: where measured times came from, if not from the packaged directory.
     """
     sections: list[Section] = []
     if not estimate.fits:
@@ -47,7 +50,7 @@ def report(
         op_bounds=op_bounds,
         all_kernels=all_kernels,
     )
-    sections += measured_sections(estimate)
+    sections += measured_sections(estimate, database=database)
     sections += [stages(estimate), times(estimate), memory(estimate.memory)]
     sections += [Sentence(f"Warning: {warning}", "warning") for warning in estimate.warnings]
     return sections

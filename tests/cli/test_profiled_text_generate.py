@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from cli.main import main
+from tensor_cast.performance_model.empirical import packaged_database
 
-REQUEST = ("text-generate", "Qwen/Qwen3-32B", "--world-size", "16", "--tp-size", "16", "--compile", "--decode")
+DEVICE, MODEL = "ATLAS_800_A3_752T_128G_DIE", "Qwen/Qwen3-32B"
+REQUEST = ("text-generate", MODEL, "--world-size", "16", "--tp-size", "16", "--compile", "--decode")
 REQUEST += ("--num-queries", "16", "--query-length", "1", "--context-length", "4096")
 REQUEST += ("--quantize-linear-action", "DISABLED")
-A3 = ("--device", "ATLAS_800_A3_752T_128G_DIE")
+A3 = ("--device", DEVICE)
 PROFILING = ("--performance-model", "profiling")
 
 
@@ -57,7 +60,23 @@ def test_report_says_what_to_measure_next(capsys: pytest.CaptureFixture[str]) ->
     assert main((*REQUEST, *A3, *PROFILING)) == 0
     printed = capsys.readouterr().out
     assert "Where times come from" in printed
-    assert "Next to measure: start_microbench.py --ops FusedInferAttentionScore " in printed
+    # Rows first, since a replay measures only what there are; the packaged directory is named as the tools have it.
+    packaged = f"--device {DEVICE} --vllm-version {packaged_database(DEVICE).name}"
+    _, _, commands = printed.partition("\nNext to measure, in this order (tools/perf_data_collection)\n")
+    rows, times = commands.splitlines()[:2]
+    assert f"generate_shape_grid.py {packaged} --target-models {MODEL} --ops FusedInferAttentionScore " in rows
+    assert f"start_microbench.py {packaged} --update-mode missing-only --ops FusedInferAttentionScore " in times
+    assert "A profile does not record the lengths of an attention's sequences" in commands
+
+
+def test_a_database_of_ones_own_is_named_in_what_to_measure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Moved away from its collectives, the database lacks those too: 16 dies take part in each."""
+    own = shutil.copytree(packaged_database(DEVICE), tmp_path / "my database")
+    assert main((*REQUEST, *A3, *PROFILING, "--profiling-database-path", str(own))) == 0
+    printed = capsys.readouterr().out
+    assert f"generate_shape_grid.py --database-path '{own}' --target-models" in printed
+    collectives = f"comm_bench/generate_comm_microbench.py --database-path '{own}' --ops all_reduce all_gather"
+    assert f"torchrun --nproc_per_node=16 {collectives} --num-devices 16" in printed
 
 
 @pytest.mark.parametrize(

@@ -229,13 +229,21 @@ def test_measured_times_say_how_much_they_are_of(capsys: pytest.CaptureFixture[s
     request = ("video-generate", "Wan-AI/Wan2.1-T2V-1.3B-Diffusers", "--device", "ATLAS_800_A3_752T_128G_DIE", *SIZE)
     request += ("--quantize-linear-action", "DISABLED", "--compile")
     text = printed(capsys, *request, "--performance-model", "profiling")
-    assert re.search(r"Where times come from\n  source +total ms +share\n  measured ", text)
-    assert "Next to measure: start_microbench.py --ops MatMulV2" in text
+    assert re.search(r"Where times come from\n  source +total ms +share of kernels\n  measured ", text)
+    # No grid is made of a generation's own sizes: the rows are of general ones.
+    assert re.search(r"rows to measure +generate_shape_grid\.py --device \S+ --vllm-version \S+ --ops MatMulV2", text)
+    assert re.search(r"their times +start_microbench\.py .*--update-mode missing-only --ops MatMulV2", text)
     found = document(capsys, *request, "--performance-model", "profiling")
     assert found["performance_model"] == "profiling"
     assert sum(found["sources_s"].values()) + found["idle_s"] == pytest.approx(found["total_time_s"], rel=1e-9)
     assert found["sources_s"]["extrapolated"] > 0.0
     analytic = document(capsys, *request)
     assert analytic["performance_model"] == "analytic"
+    # As many launches, so as many gaps: those of measured times stand beside their rows, which are of the kernel alone.
+    assert found["idle_s"] == pytest.approx(analytic["idle_s"], rel=1e-9)
+    waiting = sum(row["parts_s"]["wait"] for row in found["ops"])
+    assert 0.0 < waiting < found["idle_s"]
+    rows = sum(row["total_s"] for row in found["ops"])
+    assert rows + found["idle_s"] - waiting == pytest.approx(found["total_time_s"], rel=1e-9)
     assert analytic["sources_s"]["analytic"] + analytic["idle_s"] == pytest.approx(analytic["total_time_s"], rel=1e-9)
     assert "Where times come from" not in printed(capsys, *request)
