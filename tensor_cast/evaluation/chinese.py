@@ -15,8 +15,8 @@ SENTENCES: dict[str, str] = {
     "Key findings and advice": "关键发现与建议",
     "Appendix": "附录",
     # Headline
-    "It does not fit into the memory of one device; times below are of a step that could not run so.": (
-        "单卡显存放不下：下面的耗时属于一个无法这样运行的步骤。"
+    "It does not fit into the memory of one device; the times are of a run that could not take place.": (
+        "单卡显存放不下：下面的耗时属于一次无法实际进行的运行。"
     ),
     "The iterations do not agree: the figures below are the first one's.": (
         "各次迭代结果不一致：以下为第一次迭代的数据。"

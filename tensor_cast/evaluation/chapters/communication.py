@@ -17,7 +17,7 @@ def communication_chapter(results: Results, t: Language) -> list[Block]:
     found = _merged(results.summary["collectives"])
     if not found:
         return [Paragraph(t("This strategy needs no collective."))]
-    share = results.summary["operators"]["categories"]["Comm"]["share"]
+    share = sum(one["total_s"] for one in found if not one["fused"]) / results.summary["metrics"]["execution_time_s"]
     blocks: list[Block] = [
         Paragraph(t("Communication takes {share} of the time.", share=percent(share))),
         _chart(found, t),

@@ -19,7 +19,7 @@ def _verdict(results: Results, t: Language) -> list[Block]:
     summary = results.summary
     blocks: list[Block] = []
     if not summary["metrics"]["fits"]:
-        verdict = t("It does not fit into the memory of one device; times below are of a step that could not run so.")
+        verdict = t("It does not fit into the memory of one device; the times are of a run that could not take place.")
         blocks.append(Paragraph(verdict, "bad"))
     if summary["status"] != "ok":
         blocks.append(Paragraph(t("The iterations do not agree: the figures below are the first one's."), "bad"))
