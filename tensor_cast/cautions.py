@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from tensor_cast.deployment import Deployment
-from tensor_cast.graph import Graph
 from tensor_cast.models.decoder import DecoderStep
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.performance_model.engine import Engine
@@ -24,7 +23,7 @@ def cautions(
         *_of_drafting(workload),
         *spec.notes,
         *_of_engine(engine, workload),
-        *(f"Without effect: {name}, as {reason}." for name, reason in _idle_options(spec, deployment, step.graph)),
+        *(f"Without effect: {name}, as {reason}." for name, reason in _idle_options(spec, deployment, step)),
     ]
 
 
@@ -94,9 +93,9 @@ def _of_engine(engine: Engine | None, workload: TextWorkload) -> Iterator[str]:
         yield f"Not measured: {engine.name}'s own time {' and '.join(assumed)}."
 
 
-def _idle_options(spec: ModelSpec, deployment: Deployment, graph: Graph) -> Iterator[tuple[str, str]]:
+def _idle_options(spec: ModelSpec, deployment: Deployment, step: DecoderStep) -> Iterator[tuple[str, str]]:
     """Options that were given and that this model or scheme has no use for, each with the reason."""
-    parts = {node.op.part for _, node in graph.nodes()}
+    parts = {node.op.part for _, node in step.graph.nodes()}
     schemes = {deployment.quantize_linear.upper(), (deployment.quantize_non_expert_linear or "").upper()}
     if deployment.mxfp4_group_size != 32 and "MXFP4" not in schemes:
         yield "mxfp4_group_size", "no layer is quantised to MXFP4 by a scheme"
@@ -110,5 +109,7 @@ def _idle_options(spec: ModelSpec, deployment: Deployment, graph: Graph) -> Iter
         yield "mlp_tp_size", "the model has no dense MLP"
     if deployment.enable_shared_expert_tp and not any(part.startswith("moe.shared") for part in parts):
         yield "enable_shared_expert_tp", "the model has no shared experts"
-    if deployment.enable_multistream and not any(node.stream for _, node in graph.nodes()):
+    if (deployment.expert_skew or 1.0) > 1.0 and step.parallel.ep == 1:
+        yield "expert_skew", "one expert-parallel rank has all experts"
+    if deployment.enable_multistream and not any(node.stream for _, node in step.graph.nodes()):
         yield "enable_multistream", "no kernel of the model may run beside another: it has no shared experts"

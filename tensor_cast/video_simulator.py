@@ -92,7 +92,7 @@ def simulate_video(
         flops_per_forward=flops_per_forward(pipeline, workload),
         memory=_memory(deployment, denoising, parameters, all_runs, chosen, reserved_bytes, profile),
         performance_model=performance_model,
-        warnings=tuple(_warnings(pipeline, workload, deployment, chosen)),
+        warnings=tuple(_warnings(pipeline, workload, deployment, chosen, profile)),
     )
 
 
@@ -153,7 +153,11 @@ def _memory(
 
 
 def _warnings(
-    pipeline: Pipeline, workload: VideoWorkload, deployment: VideoDeployment, stages: tuple[Stage, ...]
+    pipeline: Pipeline,
+    workload: VideoWorkload,
+    deployment: VideoDeployment,
+    stages: tuple[Stage, ...],
+    device: DeviceProfile,
 ) -> list[str]:
     messages = []
     left_out = [name for name in pipeline.unpriced if name != "vae" or "vae" in stages]
@@ -168,6 +172,10 @@ def _warnings(
             messages.append(f"{pipeline.name} has one denoiser: the flow shift changes nothing.")
     if not deployment.vae_tiling and pipeline.vae is not None and pipeline.vae.tiling is None:
         messages.append(f"The VAE of {pipeline.name} never works in tiles: --no-vae-tiling changes nothing.")
+    if deployment.attention_backend == "flash_attention_2" and "attention_prefill_fa2" not in device.kernels:
+        messages.append(
+            f"The profile of {device.name} has no costs of FlashAttention-2 apart: --attention-backend changes nothing."
+        )
     default = VideoDeployment.mxfp4_group_size
     if deployment.mxfp4_group_size != default and deployment.block_scheme.granularity != "group":
         messages.append(f"--mxfp4-group-size belongs to MXFP4: {deployment.quantize_linear} has no groups of weights.")

@@ -10,6 +10,7 @@ import pytest
 
 from cli.main import main
 from tensor_cast import Deployment, TextWorkload, simulate
+from tensor_cast.estimate import Estimate
 
 DENSE, SHARED, ROUTED_ALONE = "Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3", "Qwen/Qwen3-30B-A3B"
 IMAGES = "Qwen/Qwen3-VL-8B-Instruct"
@@ -86,6 +87,17 @@ def test_uneven_experts_are_seen_of_one_engine_and_assumed_of_others() -> None:
     assert "as vllm-ascend was seen to leave experts; --expert-skew" in found["vllm-ascend"]
     assert "as vllm-ascend was seen to leave experts, which is assumed of trtllm too;" in found["trtllm"]
     assert warnings(ROUTED_ALONE, engine="trtllm", expert_skew=1.0, **sizes) == []
+
+
+@pytest.mark.parametrize("sizes", [{}, {"world_size": 4, "tp_size": 4, "moe_tp_size": 4, "ep_size": 1}])
+def test_experts_of_one_rank_are_never_uneven(sizes: dict[str, int]) -> None:
+    def priced(**skew: float) -> Estimate:
+        deployment = Deployment(**sizes, **skew)  # type: ignore[arg-type]
+        return simulate(ROUTED_ALONE, device="H200", workload=TextWorkload(**DECODE), deployment=deployment)
+
+    assert priced(expert_skew=2.0).total_time_s == priced().total_time_s
+    assert idle(ROUTED_ALONE, **sizes, expert_skew=2.0) == ["Without effect: expert_skew"]
+    assert idle(ROUTED_ALONE, **sizes, expert_skew=1.0) == []
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,9 @@ WARNINGS: dict[str, str] = {
     ),
     "Without effect: {name}, as the model has no dense MLP.": "不起作用：{name}，因为模型没有稠密 MLP。",
     "Without effect: {name}, as the model has no shared experts.": "不起作用：{name}，因为模型没有共享专家。",
+    "Without effect: {name}, as one expert-parallel rank has all experts.": (
+        "不起作用：{name}，因为一个专家并行 rank 就有全部专家。"
+    ),
     "Without effect: {name}, as no kernel of the model may run beside another: it has no shared experts.": (
         "不起作用：{name}，因为模型没有共享专家，没有算子可以与其他算子并行。"
     ),
@@ -97,6 +100,9 @@ WARNINGS: dict[str, str] = {
     ),
     "The VAE of {pipeline} never works in tiles: --no-vae-tiling changes nothing.": (
         "{pipeline} 的 VAE 从不分块运行：--no-vae-tiling 不起作用。"
+    ),
+    "The profile of {device} has no costs of FlashAttention-2 apart: --attention-backend changes nothing.": (
+        "{device} 的画像没有单独的 FlashAttention-2 开销：--attention-backend 不起作用。"
     ),
     "--mxfp4-group-size belongs to MXFP4: {scheme} has no groups of weights.": (
         "--mxfp4-group-size 属于 MXFP4：{scheme} 不对权重分组。"

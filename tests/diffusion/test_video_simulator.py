@@ -166,6 +166,15 @@ def test_flash_attention_2_is_slower_on_hopper() -> None:
     shares = [float(estimate.categories["FlashAttention"]) for estimate in (newer, older)]
     assert 1.5 * shares[0] < shares[1] < 2.0 * shares[0]
     assert float(older.total_time_s) - float(newer.total_time_s) == pytest.approx(shares[1] - shares[0])
+    assert not any("FlashAttention-2" in warning for warning in older.warnings)
+
+
+@pytest.mark.parametrize("device", ["A100", "ATLAS_800_A2_376T_64G"])
+def test_where_flash_attention_2_is_priced_as_any_other_is_said(device: str) -> None:
+    newer, older = (simulate(device=device, attention_backend=f"flash_attention{tail}") for tail in ("", "_2"))
+    assert older.total_time_s == newer.total_time_s
+    (warning,) = set(older.warnings) - set(newer.warnings)
+    assert warning.endswith("has no costs of FlashAttention-2 apart: --attention-backend changes nothing.")
 
 
 def test_the_step_cache_saves_what_it_leaves_out() -> None:
