@@ -86,10 +86,10 @@ WARNINGS: dict[str, str] = {
         "不起作用：{name}，因为模型没有共享专家，没有算子可以与其他算子并行。"
     ),
     # Measurements
-    "No measurement near this: {classes} on {device}.": "附近没有实测：{device} 上的{classes}。",
+    "No measurement near this: {classes} on {device}.": "附近没有实测（{device}）：{classes}。",
     "Kernel times of {device} rest on measurements of {others}.": "{device} 的算子耗时依据 {others} 的实测。",
     "One of the {classes} takes {time}, longer than all that were measured (at most {longest}).": (
-        "有一个{classes}耗时 {time}，超出实测范围（实测最长 {longest}）。"
+        "{classes}中有一个耗时 {time}，超出实测范围（实测最长 {longest}）。"
     ),
     # Generations
     "Not priced, for want of a known config: {parts}.": "未计价（配置未知）：{parts}。",
