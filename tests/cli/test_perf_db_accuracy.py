@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tensor_cast.performance_model.profiling_database.merge import ProfiledRow
 from tensor_cast.performance_model.profiling_database.paths import DEFAULT_DEVICE, database_directory
 from tensor_cast.performance_model.profiling_database.store import update_database
 
+TOOLS = Path(__file__).parents[2] / "tools" / "perf_data_collection"
 A3 = database_directory(DEFAULT_DEVICE, "0.15.0", "2.9.0", "8.5")
 
 
@@ -26,6 +28,20 @@ def test_packaged_rows_predict_each_other(capsys: pytest.CaptureFixture[str]) ->
     unused = "Rows that are not used, their layout or their lengths being unknown"
     assert lines[-4] == f"{unused}: FusedInferAttentionScore 1."
     assert lines[-3] == "Worst predictions:"
+
+
+@pytest.mark.parametrize("name", ["readme_en.md", "readme.md"])
+def test_the_guides_tell_how_good_it_is(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Section 5.3: median and p90 of interpolated rows, the analytic median there; the two medians of extrapolated."""
+    assert main(["perf-db", "accuracy", str(A3)]) == 0
+    printed = capsys.readouterr().out
+    found = [
+        re.findall(rf"^all {how} .*", printed, re.MULTILINE)[0].split()[3:] for how in ("interpolated", "extrapolated")
+    ]
+    interpolated, extrapolated = ([float(cell.rstrip("%")) for cell in cells] for cells in found)
+    section = (TOOLS / name).read_text(encoding="utf-8").partition("### 5.3 ")[2].partition("## 6")[0]
+    stated = [float(number) for number in re.findall(r"([\d.]+)\s%", section)]
+    assert stated == pytest.approx([*interpolated[:3], extrapolated[0], extrapolated[2]], abs=0.6)
 
 
 def test_device_must_be_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tensor_cast.errors import ModelingError
 from tensor_cast.performance_model.profiling_database.paths import DATA_DIRECTORY, DEFAULT_DEVICE
 
 Plot = Callable[..., int]
+TOOLS = Path(__file__).parents[2] / "tools" / "perf_data_collection"
 PACKAGED = DATA_DIRECTORY / DEFAULT_DEVICE / "hccl" / "v8.5"
 HEADER = "message_bytes,num_devices,dtype,topology_tier,Duration(us),bandwidth_gbps\n"
 
@@ -58,6 +60,13 @@ def test_the_packaged_collectives_in_characters(plot: Plot, capsys: pytest.Captu
     assert "all_gather, tier 1 (server): A 8 devices, B 16 devices; · model" in text
     assert text.count("  from 0 B") == 3
     assert "Each size predicted from the others (18 rows):" in text
+    # Section 3.6 of the guides says what this comes to, in whole percent.
+    errors = re.findall(r"(?:through the points|from the links) +18 +([\d.]+)% +([\d.]+)%", text)
+    said = [f"{float(error):.0f} %" for row in errors for error in row]
+    assert len(said) == 4
+    for name in ("readme_en.md", "readme.md"):
+        section = (TOOLS / name).read_text(encoding="utf-8").partition("### 3.6 ")[2].partition("## 4")[0]
+        assert re.findall(r"\b(?!90 )\d+ %", section) == said
     assert not Path("collectives.png").exists()
 
 
