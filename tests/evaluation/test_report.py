@@ -37,6 +37,26 @@ class _Page(HTMLParser):
         assert self.open.pop() == tag
 
 
+def test_markdown_has_something_below_every_heading(
+    text_results: Path, shared_text_results: Path, video_results: Path
+) -> None:
+    for results in (text_results, shared_text_results, video_results):
+        text = (results / "evaluation_report.md").read_text()
+        lines = [line for line in text.splitlines() if line]
+        ends = zip(lines, [*lines[1:], "#"], strict=True)
+        # A heading may be followed by one below it, never by one of its own level.
+        levels = [(len(line) - len(line.lstrip("#")), len(after) - len(after.lstrip("#"))) for line, after in ends]
+        assert not [pair for pair in levels if pair[0] and 0 < pair[1] <= pair[0]]
+    summary = json.loads((text_results / "summary.json").read_text())
+    text = (text_results / "evaluation_report.md").read_text()
+    said = text.partition("### What bounds the time\n\n")[2].partition("\n")[0].split(", ")
+    total_s = summary["metrics"]["execution_time_s"]
+    for part, (bound, seconds) in zip(said, summary["operators"]["bounds"].items(), strict=True):
+        name, share = part.split()
+        assert name == bound
+        assert float(share.lstrip("<").rstrip("%")) == pytest.approx(100.0 * seconds / total_s, abs=0.1)
+
+
 def test_the_page_is_whole_and_fetches_nothing(text_results: Path, video_results: Path) -> None:
     for results in (text_results, video_results):
         text = (results / "evaluation_report.html").read_text()

@@ -73,6 +73,7 @@ def _bounds(bounds: Mapping[str, float], total_s: float, between: Sequence[Part]
                 "Each kernel counts for what bounds it: matrix units, vector units, memory, links (comm), its fixed "
                 "cost, or waiting"
             ),
+            ", ".join(f"{t.known(name)} {percent(seconds / total_s)}" for name, seconds in bounds.items()),
         ),
     ]
 

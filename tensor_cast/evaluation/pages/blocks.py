@@ -80,10 +80,14 @@ class Facts:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart as SVG text, with a caption. Markdown leaves it out: a table beside it holds the same figures."""
+    """A chart as SVG text, with a caption.
+
+    Markdown has ``words`` in its place; none where a table beside it holds the same figures.
+    """
 
     svg: str
     caption: str
+    words: str = ""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ _MARKS = {"bad": "❌ ", "warning": "⚠️ ", "good": "✅ "}
 
 
 def markdown(page: Page) -> str:
-    """The page as GitHub's Markdown; charts are left out."""
+    """The page as GitHub's Markdown; charts are left out, or said in words."""
     parts = [f"# {_escaped(page.title)}", _escaped(page.subtitle), *(text for b in page.blocks for text in _block(b))]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -54,6 +54,9 @@ def _block(block: Block) -> Iterator[str]:
         yield f"```bash\n{block.text}\n```"
     else:
         assert isinstance(block, Figure)
+        if block.words:
+            yield _escaped(block.words)
+            yield _escaped(block.caption)
 
 
 def _table(columns: tuple[Column, ...], rows: list[list[str]]) -> str:
