@@ -13,6 +13,7 @@ import pytest
 from cli.main import main
 from tensor_cast.evaluation.report import write_report
 from tensor_cast.evaluation.results import read_results
+from tests.evaluation.conftest import TEXT
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -55,6 +56,19 @@ def test_markdown_has_something_below_every_heading(
         name, share = part.split()
         assert name == bound
         assert float(share.lstrip("<").rstrip("%")) == pytest.approx(100.0 * seconds / total_s, abs=0.1)
+
+
+def test_stages_that_wait_are_not_called_communication(tmp_path: Path) -> None:
+    stages = ("--world-size", "2", "--tp-size", "1", "--pp-size", "2", "--iterations", "1", "--no-advice")
+    assert main([*TEXT, *stages, "--output-dir", str(tmp_path)]) == 0
+    (results,) = tmp_path.iterdir()
+    summary = json.loads((results / "summary.json").read_text())
+    total_s = summary["metrics"]["execution_time_s"]
+    collectives = sum(one["total_s"] for one in summary["collectives"]) / total_s
+    waiting = summary["operators"]["bounds"]["wait"] / total_s
+    assert waiting > 0.01
+    assert summary["operators"]["categories"]["Comm"]["share"] == pytest.approx(collectives + waiting, abs=1e-6)
+    assert f"Communication takes {collectives:.1%} of the time." in (results / "evaluation_report.md").read_text()
 
 
 def test_the_page_is_whole_and_fetches_nothing(text_results: Path, video_results: Path) -> None:
