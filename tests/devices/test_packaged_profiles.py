@@ -89,6 +89,12 @@ def test_measured_devices_are_in_their_file(path: Path) -> None:
         assert not get_device(names[0]).sources["kernels.matmul.matrix_efficiency"].startswith("assumed")
 
 
+def test_costs_measured_on_another_generation_are_assumed() -> None:
+    for name in ("ATLAS_800_A2_376T_64G", "ATLAS_350_425T_112G"):
+        costs = {path: text for path, text in get_device(name).sources.items() if path.startswith("kernels.")}
+        assert [path for path, text in costs.items() if "910C" in text and not text.startswith("assumed")] == []
+
+
 def test_a3_die_as_published() -> None:
     device = get_device("ATLAS_800_A3_752T_128G_DIE")
     # 24 cores x 1.8 GHz x 8192 FLOP/cycle = 353.9 TFLOP/s; 128 GB and 3200 GB/s a package of two dies.
