@@ -22,13 +22,15 @@ if __package__ in (None, ""):
 
 from benchmarks.fit_costs import FITS, Fit, FloatArray, Table, cost_of, load_tables, log_errors_of, solve
 from benchmarks.measured_a3 import DEVICE
-from benchmarks.measured_kernels import SYSTEMS
-from tensor_cast.performance_model.error import DATA, Group, Limits, Residuals, to_plain
+from benchmarks.measured_kernels import SYSTEMS, is_fitted
+from benchmarks.video_rows import priced, requests
+from tensor_cast.performance_model.error import DATA, Group, Limits, Residuals, class_of, to_plain
 
 SPLIT_S = 15e-6
 # Of errors of different rows of one step. With 0.2 the bands of the fitted half of serving runs hold 93 % (dense) and
 # 72 % (MoE) of the measured times; fully correlated errors would hold too many.
 CORRELATION = 0.2
+OF_GENERATIONS = ("attention_prefill_full", "attention_prefill_fa2", "matmul_conv")
 WIDENING = 1.5
 # Of kernels without a group: half as long to twice as long.
 UNMEASURED = Limits(-0.5, 1.0)
@@ -72,6 +74,8 @@ def main() -> None:
     for key in ("matmul", "matmul_int8"):
         # Priced as a plain product, and not measured alone: the error is at least that of the product.
         grouped.setdefault(f"grouped_{key}", grouped[key])
+    for family, found in _of_generations(arguments.measured).items():
+        groups.setdefault(family, {}).update(found)
     result = Residuals(SPLIT_S, CORRELATION, WIDENING, UNMEASURED, HEIRS, measured, groups)
     if arguments.update:
         DATA.write_text(HEADER.format(optimism=OPTIMISM) + _yaml(to_plain(result)), encoding="utf-8")
@@ -90,6 +94,29 @@ def _left_out(fit: Fit, tables: Sequence[Table], residual: FloatArray, predicted
         held_out = np.log1p(solve(fit, others, cost_of(fit, tables[0].device)).held_out)
         result[out] = held_out[out[~(fitted & ~out)]]
     return result
+
+
+def _of_generations(measured: Path) -> dict[str, dict[str, Group]]:
+    """Groups by family of the classes that only whole generations tell of: what those are off by, of all families.
+
+    A generation is too long or too short by these classes, which most of it is, so that its error is taken as theirs.
+    """
+    ratios, keys, seconds = [], dict[str, set[str]](), []
+    for request in requests(measured):
+        if request.apart or request.profile is None or not is_fitted(request.key):
+            continue
+        predicted, estimate = priced(request, request.profile)
+        ratios.append(request.measured_s / predicted)
+        family = HEIRS.get(estimate.device.family, estimate.device.family)
+        for kernel in estimate.kernels:
+            key = class_of(kernel.op, estimate.device)
+            if key in OF_GENERATIONS:
+                keys.setdefault(family, set()).add(key)
+                seconds.append(float(kernel.time.total_s))
+    band = _band(np.array(ratios))
+    group = Group(len(ratios), band, band, float(f"{min(seconds):.3g}"), float(f"{max(seconds):.3g}"))
+    print(f"generations: {group}", flush=True)
+    return {family: dict.fromkeys(sorted(found), group) for family, found in sorted(keys.items())}
 
 
 def _devices(fit: Fit) -> tuple[str, ...]:

@@ -50,11 +50,18 @@ class Row:
     request: Request
     predicted_s: float
     attention_share: float
+    low: float
+    high: float
 
     @property
     def error(self) -> float:
         """Relative error of the prediction."""
         return self.predicted_s / self.request.measured_s - 1.0
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured time lies in the prediction's band."""
+        return (1.0 + self.low) * self.predicted_s <= self.request.measured_s <= (1.0 + self.high) * self.predicted_s
 
     @property
     def fitted(self) -> bool:
@@ -77,7 +84,8 @@ def compare(rows: Sequence[Request]) -> list[Row]:
             continue
         assert request.profile is not None
         seconds, estimate = priced(request, request.profile)
-        compared.append(Row(request, seconds, float(estimate.categories["FlashAttention"] / estimate.total_time_s)))
+        share = float(estimate.categories["FlashAttention"] / estimate.total_time_s)
+        compared.append(Row(request, seconds, share, float(estimate.error_low), float(estimate.error_high)))
     return compared
 
 
@@ -86,7 +94,9 @@ def summary(what: str, rows: Sequence[Row]) -> str:
     errors = np.array([row.error for row in rows])
     shares = (np.mean(np.abs(errors) <= limit) for limit in (0.10, 0.15, LIMIT))
     cells = (np.mean(np.abs(errors)), np.median(np.abs(errors)), np.max(np.abs(errors)))
-    figures = [f"{cell:.1%}" for cell in cells] + [f"{np.mean(errors):+.1%}"] + [f"{share:.0%}" for share in shares]
+    inside = np.mean([row.inside for row in rows])
+    figures = [f"{cell:.1%}" for cell in cells] + [f"{np.mean(errors):+.1%}"]
+    figures += [f"{share:.0%}" for share in (*shares, inside)]
     return f"| {what} | {len(errors)} | {' | '.join(figures)} |"
 
 
@@ -105,18 +115,19 @@ def page(rows: Sequence[Request]) -> str:
         "",
         "A row counts as fitted when the CRC-32 of its key is even: constants of device profiles come from such rows "
         "only (`benchmarks/fit_video.py`), where not from kernels measured alone. Errors are relative; mean and median "
-        "have no regard to sign.",
+        "have no regard to sign. *In band* is the share of rows whose time lies in the predicted 80% band of the whole "
+        "generation; 70 to 90% would be honest.",
         "",
-        "| rows | n | mean | median | worst | bias | within 10% | within 15% | within 25% |",
-        "| --- | --: | --: | --: | --: | --: | --: | --: | --: |",
+        "| rows | n | mean | median | worst | bias | within 10% | within 15% | within 25% | in band |",
+        "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |",
         summary("held out", held_out),
         summary("fitted", [row for row in compared if row.fitted]),
         summary("all", compared),
         "",
         "Held out, by device:",
         "",
-        "| device | n | mean | median | worst | bias | within 10% | within 15% | within 25% |",
-        "| --- | --: | --: | --: | --: | --: | --: | --: | --: |",
+        "| device | n | mean | median | worst | bias | within 10% | within 15% | within 25% | in band |",
+        "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |",
         *(
             summary(device, [row for row in held_out if row.request.device == device])
             for device in dict.fromkeys(row.request.device for row in held_out)

@@ -36,8 +36,8 @@ def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
         "deployment": {**asdict(estimate.deployment), "parallel": asdict(estimate.parallel)},
         "parameters": {"total": estimate.parameters_total, "active": estimate.parameters_active},
         "total_time_s": plain(estimate.total_time_s),
-        "error_low": _known(estimate.error_low),
-        "error_high": _known(estimate.error_high),
+        "error_low": known_error(estimate.error_low),
+        "error_high": known_error(estimate.error_high),
         "idle_s": plain(estimate.idle_s),
         "tokens_per_s_per_device": plain(estimate.tokens_per_s_per_device),
         "ttft_s": _optional(estimate.ttft_s),
@@ -76,9 +76,9 @@ def op_to_dict(op: OpEstimate) -> dict[str, Any]:
         "share": plain(op.share),
         "bound": op.bound_name,
         "source": op.source,
-        "expected_error": _known(op.expected_error),
-        "error_low": _known(op.error_low),
-        "error_high": _known(op.error_high),
+        "expected_error": known_error(op.expected_error),
+        "error_low": known_error(op.error_low),
+        "error_high": known_error(op.error_high),
         "flops": plain(op.flops),
         "bytes": plain(op.bytes),
         "parts_s": {name: plain(seconds) for name, seconds in op.parts_s.items()},
@@ -100,7 +100,7 @@ def collective_to_dict(collective: CollectiveEstimate) -> dict[str, Any]:
     }
 
 
-def _known(error: Quantity) -> Any:
+def known_error(error: Quantity) -> Any:
     """A relative error; ``None`` where nothing is known of it."""
     return None if np.isnan(error).any() else plain(error)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor_cast.estimate_json import collective_to_dict, op_to_dict
+from tensor_cast.estimate_json import collective_to_dict, known_error, op_to_dict
 from tensor_cast.quantity import plain
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def video_estimate_to_dict(estimate: VideoEstimate) -> dict[str, Any]:
         "tokens": {name: plain(value) for name, value in asdict(estimate.tokens).items()},
         "flops_per_forward": plain(estimate.flops_per_forward),
         "total_time_s": plain(estimate.total_time_s),
+        "error_low": known_error(estimate.error_low),
+        "error_high": known_error(estimate.error_high),
         "idle_s": plain(estimate.gaps_s),
         "step_time_s": plain(estimate.step_time_s),
         "forward_time_s": plain(estimate.forward_time_s),

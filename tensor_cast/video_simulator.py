@@ -15,6 +15,7 @@ from tensor_cast.models.diffusion.facts import flops_per_forward, video_tokens
 from tensor_cast.models.diffusion.pipeline import Pipeline
 from tensor_cast.pricing import check_world, device_profile, performance_timer
 from tensor_cast.quantity import Quantity
+from tensor_cast.unmeasured import beyond_measurements
 from tensor_cast.video_deployment import VideoDeployment
 from tensor_cast.video_estimate import (
     STAGES,
@@ -77,9 +78,10 @@ def simulate_video(
     if "vae" in chosen:
         runs += vae_runs(pipeline, workload, deployment, pricer)
     all_runs = tuple(runs)
+    kernels = repeated(all_runs)
     parameters = pipeline_parameters(pipeline)
     return VideoEstimate(
-        kernels=repeated(all_runs),
+        kernels=kernels,
         pipeline=pipeline,
         device=profile,
         workload=workload,
@@ -92,7 +94,10 @@ def simulate_video(
         flops_per_forward=flops_per_forward(pipeline, workload),
         memory=_memory(deployment, denoising, parameters, all_runs, chosen, reserved_bytes, profile),
         performance_model=performance_model,
-        warnings=tuple(_warnings(pipeline, workload, deployment, chosen, profile)),
+        warnings=(
+            *_warnings(pipeline, workload, deployment, chosen, profile),
+            *beyond_measurements(kernels, profile),
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from tensor_cast.reporting import table
 from tensor_cast.reporting.kernel_tables import kernel_sections
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
 from tensor_cast.reporting.measured import measured_sections
-from tensor_cast.reporting.units import byte_size, column_unit, count, duration, percent, plural
+from tensor_cast.reporting.units import byte_size, column_unit, count, duration, error_band, percent, plural
 from tensor_cast.video_advice import VideoRemedy
 from tensor_cast.video_estimate import VideoEstimate, VideoMemory
 
@@ -160,8 +160,9 @@ def stages(estimate: VideoEstimate) -> Table:
 def times(estimate: VideoEstimate) -> Facts:
     """The answer."""
     forwards = plural(float(estimate.forwards), "forward")
+    band = error_band(float(estimate.error_low), float(estimate.error_high))
     rows = (
-        ("whole generation", duration(float(estimate.total_time_s))),
+        ("whole generation", f"{duration(float(estimate.total_time_s))} ({band})"),
         ("a step", f"{duration(float(estimate.step_time_s))} on average"),
         ("a forward", f"{duration(float(estimate.forward_time_s))}; {forwards} a rank"),
         ("FLOPs a forward", f"{float(estimate.flops_per_forward):.4e} over all ranks"),
