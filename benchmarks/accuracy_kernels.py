@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks import measured_a3
-from benchmarks.accuracy_rows import Group, Row
+from benchmarks.accuracy_rows import Aim, Group, Row
 from benchmarks.measured_kernels import SET_ASIDE, SYSTEMS, is_fitted, ops_of_table, row_key
 from tensor_cast.devices import DeviceProfile, get_device
 from tensor_cast.errors import ModelingError
@@ -22,16 +22,18 @@ A3_SOURCE = "device times in vLLM serving traces of one Ascend 910C die"
 def nvidia_groups(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
     """Rows of ``kernels_nvidia.csv``, by kind of kernel."""
     groups = {
-        "gemm": Group("gemm", "GEMM, NVIDIA, bf16", NVIDIA_SOURCE, aim="median 10 %, mean 18 %"),
+        "gemm": Group("gemm", "GEMM, NVIDIA, bf16", NVIDIA_SOURCE, aim=Aim(median=0.1, mean=0.18)),
         "gemm_quantised": Group(
-            "gemm_quantised", "GEMM, NVIDIA, FP8 and NVFP4", NVIDIA_SOURCE, aim="median 10 %, mean 18 %"
+            "gemm_quantised", "GEMM, NVIDIA, FP8 and NVFP4", NVIDIA_SOURCE, aim=Aim(median=0.1, mean=0.18)
         ),
-        "context_attention": Group("attention_prefill", "Attention, NVIDIA, prefill", NVIDIA_SOURCE, aim="median 10 %"),
+        "context_attention": Group(
+            "attention_prefill", "Attention, NVIDIA, prefill", NVIDIA_SOURCE, aim=Aim(median=0.1)
+        ),
         "generation_attention": Group(
-            "attention_decode", "Attention, NVIDIA, decode", NVIDIA_SOURCE, aim="median 10 %"
+            "attention_decode", "Attention, NVIDIA, decode", NVIDIA_SOURCE, aim=Aim(median=0.1)
         ),
-        "moe": Group("moe", "Expert layers, NVIDIA", NVIDIA_SOURCE, aim="median 20 %"),
-        "nccl": Group("collectives", "Collectives, NVIDIA", NVIDIA_SOURCE, aim="median 20 %"),
+        "moe": Group("moe", "Expert layers, NVIDIA", NVIDIA_SOURCE, aim=Aim(median=0.2)),
+        "nccl": Group("collectives", "Collectives, NVIDIA", NVIDIA_SOURCE, aim=Aim(median=0.2)),
     }
     groups["custom_allreduce"] = groups["nccl"]
     for row in rows:
@@ -53,9 +55,9 @@ def nvidia_groups(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
 def a3_groups(kernels: Iterable[Mapping[str, Any]], collectives: Iterable[Mapping[str, Any]]) -> list[Group]:
     """Rows of ``kernels_a3.csv`` and ``comm_a3.csv``."""
     device = get_device(measured_a3.DEVICE)
-    matmul = Group("a3_matmul", "Matrix products, Ascend A3", A3_SOURCE, aim="median 15 %")
-    vector = Group("a3_vector", "Vector kernels, Ascend A3", A3_SOURCE, aim="median 25 %")
-    comm = Group("a3_collectives", "Collectives, Ascend A3", A3_SOURCE, aim="median 15 %")
+    matmul = Group("a3_matmul", "Matrix products, Ascend A3", A3_SOURCE, aim=Aim(median=0.15))
+    vector = Group("a3_vector", "Vector kernels, Ascend A3", A3_SOURCE, aim=Aim(median=0.25))
+    comm = Group("a3_collectives", "Collectives, Ascend A3", A3_SOURCE, aim=Aim(median=0.15))
     for row in kernels:
         ops = measured_a3.ops_of_row(row)
         group = matmul if row["kernel"] in measured_a3.MATMULS else vector

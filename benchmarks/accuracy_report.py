@@ -33,7 +33,10 @@ def markdown(groups: Sequence[Group], *, plots: Path | None, target: Path) -> st
     for group in groups:
         summary = Summary.of(group.held_out)
         cells = ["no row"] + [""] * 6 if summary is None else _cells(summary)
-        lines.append(f"| [{group.title}](#{anchor(group.title)}) | {' | '.join(cells)} | {group.aim} |\n")
+        aim = "" if group.aim is None else str(group.aim)
+        if group.aim and summary and not group.aim.is_met(summary):
+            aim = f"{aim}: **missed**"
+        lines.append(f"| [{group.title}](#{anchor(group.title)}) | {' | '.join(cells)} | {aim} |\n")
     for group in groups:
         lines.append(_section(group, plots, target))
     return "".join(lines)
@@ -82,7 +85,7 @@ def document(groups: Sequence[Group], *, rows: bool) -> dict[str, Any]:
         group.name: {
             "title": group.title,
             "source": group.source,
-            "aim": group.aim,
+            "aim": "" if group.aim is None else str(group.aim),
             "held_out": _plain(Summary.of(group.held_out)),
             "unpriced": dict(group.unpriced),
             **({"rows": [_row(row) for row in group.rows]} if rows else {}),

@@ -38,6 +38,24 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Aim:
+    """The errors that the project sets itself for a group: of the mean, of the median, of the worst row."""
+
+    mean: float | None = None
+    median: float | None = None
+    worst: float | None = None
+
+    def __str__(self) -> str:
+        limits = (("median", self.median), ("mean", self.mean), ("none over", self.worst))
+        return ", ".join(f"{what} {100 * limit:g} %" for what, limit in limits if limit is not None)
+
+    def is_met(self, summary: Summary) -> bool:
+        """Whether no error is larger."""
+        found = ((self.mean, summary.mean), (self.median, summary.median), (self.worst, summary.worst))
+        return all(limit is None or error <= limit for limit, error in found)
+
+
+@dataclass(frozen=True)
 class Group:
     """Rows of one kind, and why others could not be priced. ``aim`` is the error that the project sets itself."""
 
@@ -46,7 +64,7 @@ class Group:
     source: str
     rows: list[Row] = field(default_factory=list)
     unpriced: Counter[str] = field(default_factory=Counter)
-    aim: str = ""
+    aim: Aim | None = None
 
     @property
     def held_out(self) -> list[Row]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks import measured_recipes
 from benchmarks import measured_serving as serving
-from benchmarks.accuracy_rows import Group, Row
+from benchmarks.accuracy_rows import Aim, Group, Row
 from benchmarks.cached_prompts import COMPUTED, matrix_share
 from benchmarks.measured_kernels import is_fitted
 from tensor_cast import Deployment, ModelingError, TextWorkload, simulate
@@ -108,7 +108,7 @@ def at_its_peaks(device: DeviceProfile) -> DeviceProfile:
 
 def steps(cases: Iterable[Mapping[str, Any]]) -> Group:
     """Cases of ``ascend_steps.json``: text as steps of vLLM-Ascend, diffusion as kernels and the gaps between them."""
-    group = Group("ascend_steps", "Steps, Ascend (analytic)", STEPS_SOURCE, aim="mean 8 %, none over 20 %")
+    group = Group("ascend_steps", "Steps, Ascend (analytic)", STEPS_SOURCE, aim=Aim(mean=0.08, worst=0.2))
     for case in cases:
         name, measured_s = case["name"], case["measured_s"]
         profile = get_device(case["device"])
@@ -153,9 +153,9 @@ def recipes(rows: Iterable[Mapping[str, Any]]) -> Group:
 
 def serving_groups(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
     """Rows of ``e2e_nvidia_silicon.csv``: time per output token by kind of model, and time to first token."""
-    dense = Group("tpot_dense", "TPOT, NVIDIA, dense models", SERVING_SOURCE, aim="mean 14 %")
-    sparse = Group("tpot_moe", "TPOT, NVIDIA, MoE and MLA", SERVING_SOURCE, aim="mean 22 %")
-    first = Group("ttft", "TTFT, NVIDIA, at most 4 requests a replica", SERVING_SOURCE, aim="mean 20 %")
+    dense = Group("tpot_dense", "TPOT, NVIDIA, dense models", SERVING_SOURCE, aim=Aim(mean=0.14))
+    sparse = Group("tpot_moe", "TPOT, NVIDIA, MoE and MLA", SERVING_SOURCE, aim=Aim(mean=0.22))
+    first = Group("ttft", "TTFT, NVIDIA, at most 4 requests a replica", SERVING_SOURCE, aim=Aim(mean=0.2))
     measured, unknown = serving.measured_runs(rows)
     sparse.unpriced.update(unknown)
     for runs in measured:

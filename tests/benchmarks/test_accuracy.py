@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import accuracy, measured_a3, measured_kernels, measured_recipes
 from benchmarks.accuracy_report import anchor, document, markdown
-from benchmarks.accuracy_rows import Group, Row, Summary, worst
+from benchmarks.accuracy_rows import Aim, Group, Row, Summary, worst
 from benchmarks.accuracy_steps import UNREACHABLE, recipes, request_of_step, steps
 from tensor_cast.ops import Attention, Collective, Elementwise, GroupedMatMul, MatMul
 
@@ -37,6 +37,21 @@ def test_fitted_rows_count_in_no_figure() -> None:
     figures = document([group], rows=True)["g"]
     assert figures["held_out"]["worst"] == 0.0
     assert [row["fitted"] for row in figures["rows"]] == [True, False]
+
+
+def test_an_aim_that_is_missed_is_called_so() -> None:
+    rows = [Row("a", 1.0, 1.1, False), Row("b", 1.0, 0.7, False)]
+    summary = Summary.of(rows)
+    assert summary is not None
+    # A mean and a median of 20 %, a worst row of 30 %.
+    assert str(Aim(mean=0.25, worst=0.4)) == "mean 25 %, none over 40 %"
+    assert Aim(mean=0.25, worst=0.4).is_met(summary)
+    assert not Aim(mean=0.15).is_met(summary)
+    assert not Aim(median=0.3, worst=0.29).is_met(summary)
+    missed, met = (Group(name, name, "s", rows, aim=aim) for name, aim in (("m", Aim(0.15)), ("n", Aim(0.25))))
+    text = markdown([missed, met], plots=None, target=ROOT / "docs" / "absent.md")
+    assert text.count("**missed**") == 1
+    assert "| mean 15 %: **missed** |" in text
 
 
 def test_the_halves_are_about_equal_and_never_change() -> None:
