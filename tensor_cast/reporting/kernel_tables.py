@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
 from typing import Any
 
 from tensor_cast.ops import Collective, Tensor
 from tensor_cast.performance_model.roofline import BOUNDS
 from tensor_cast.reporting.layout import Column, Section, Table
-from tensor_cast.reporting.units import byte_size, column_unit, duration, percent
+from tensor_cast.reporting.units import byte_size, column_unit, duration, error_limits, percent
 from tensor_cast.timed_kernels import CollectiveEstimate, OpEstimate, TimedKernels
 
 BOUND_COLUMNS = tuple(bound for bound in BOUNDS if bound != "wait")
@@ -88,7 +87,7 @@ def _cells(op: OpEstimate, total_unit: tuple[float, str], average_unit: tuple[fl
         percent(float(op.share)),
         op.bound_name,
         op.source,
-        "" if isnan(float(op.error_low)) else f"{float(op.error_low):+.0%}…{float(op.error_high):+.0%}",
+        error_limits(float(op.error_low), float(op.error_high)),
     )
 
 

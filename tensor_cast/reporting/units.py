@@ -32,11 +32,15 @@ def duration(seconds: float) -> str:
     return f"{value:,.{decimals(value)}f} {name}"
 
 
+def error_limits(low: float, high: float) -> str:
+    """``-9 % … +14 %``; nothing where it is not known."""
+    return "" if isnan(low) or isnan(high) else f"{100 * low:+.0f} % … {100 * high:+.0f} %"
+
+
 def error_band(low: float, high: float) -> str:
-    """``-9%…+14%``: how far the truth may lie from a time, in four cases of five."""
-    if isnan(low) or isnan(high):
-        return "no measurement near this"
-    return f"{low:+.0%}…{high:+.0%}, in four cases of five"
+    """How far the truth may lie from a time: ``-9 % … +14 %, in four cases of five``."""
+    limits = error_limits(low, high)
+    return f"{limits}, in four cases of five" if limits else "no measurement near this"
 
 
 def count(number: float) -> str:

@@ -250,7 +250,7 @@ def test_the_time_says_how_wrong_it_may_be(capsys: pytest.CaptureFixture[str]) -
     words = ("text-generate", "Qwen/Qwen3-8B", "--device", "H100_SXM_80GB", "--num-queries", "2")
     assert main((*words, "--query-length", "512", "--quantize-linear-action", "DISABLED")) == 0
     line = next(text for text in capsys.readouterr().out.splitlines() if "execution time" in text)
-    assert re.search(r"execution time +[\d.,]+ \w+ \(-\d+%…\+\d+%, in four cases of five\)", line), line
+    assert re.search(r"execution time +[\d.,]+ \w+ \(-\d+ % … \+\d+ %, in four cases of five\)", line), line
 
 
 def test_parallel_flags_arrive(capsys: pytest.CaptureFixture[str]) -> None:
