@@ -13,16 +13,14 @@ from benchmarks import measured_serving as serving
 from benchmarks.accuracy_rows import Aim, Group, Row
 from benchmarks.cached_prompts import COMPUTED, matrix_share
 from benchmarks.measured_kernels import is_fitted
+from benchmarks.video_rows import priced, request_of_case
 from tensor_cast import Deployment, ModelingError, TextWorkload, simulate
 from tensor_cast.devices import get_device
 from tensor_cast.devices.profile import KERNEL_CLASSES, CollectiveCost, DeviceProfile, Interconnect, KernelCost
 from tensor_cast.estimate import Estimate
 from tensor_cast.models import load_spec
 from tensor_cast.performance_model.tiles import ROW_GRANULARITY
-from tensor_cast.video_deployment import VideoDeployment
 from tensor_cast.video_estimate import VideoEstimate
-from tensor_cast.video_simulator import simulate_video
-from tensor_cast.video_workload import VideoWorkload
 
 STEPS_SOURCE = "regression cases published by Ascend/msmodeling, most of them stated as measured on hardware"
 RECIPES_SOURCE = "performance tables of hicann/cann-recipes-infer"
@@ -79,20 +77,6 @@ def request_of_step(case: Mapping[str, Any]) -> tuple[TextWorkload, Deployment]:
     return workload, deployment
 
 
-def video_request_of_step(case: Mapping[str, Any]) -> tuple[VideoWorkload, VideoDeployment]:
-    """Workload and deployment of a case of kind ``video``."""
-    sizes = ("height", "width", "frame_num", "sample_step", "batch_size", "seq_len", "use_cfg")
-    deployment = VideoDeployment(
-        world_size=case["world_size"],
-        ulysses_size=case["ulysses_size"],
-        cfg_parallel=case["cfg_parallel"],
-        quantize_linear=case["quantize_linear_action"],
-        dtype=case["dtype"],
-        compile=True,
-    )
-    return VideoWorkload(**{name: case[name] for name in sizes}), deployment
-
-
 def at_its_peaks(device: DeviceProfile) -> DeviceProfile:
     """``device`` as no real one is: every kernel and message at the peaks, nothing beside."""
     ideal = KernelCost(1.0, 1.0, 1.0, 0.0, tiles=((ROW_GRANULARITY, ROW_GRANULARITY),))
@@ -127,8 +111,7 @@ def _step(case: Mapping[str, Any], device: DeviceProfile) -> Estimate | VideoEst
     if case["kind"] == "text":
         workload, deployment = request_of_step(case)
         return simulate(case["model"], device=device, workload=workload, deployment=deployment)
-    video, spread = video_request_of_step(case)
-    return simulate_video(case["model"], device=device, workload=video, deployment=spread, stages=())
+    return priced(request_of_case(case), device)[1]
 
 
 def recipes(rows: Iterable[Mapping[str, Any]]) -> Group:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -163,7 +163,7 @@ def requests(measured: Path) -> Iterator[Request]:
                 yield _end_to_end(record, *MODELS[name])
     for case in json.loads((measured / "ascend_steps.json").read_text(encoding="utf-8"))["cases"]:
         if case["kind"] == "video":
-            yield _step(case)
+            yield request_of_case(case)
 
 
 def _end_to_end(record: dict[str, str], model: str, sizes: dict[str, Any]) -> Request:
@@ -217,7 +217,8 @@ def _why_apart(request: Request) -> str:
     return ""
 
 
-def _step(case: dict[str, Any]) -> Request:
+def request_of_case(case: Mapping[str, Any]) -> Request:
+    """The denoising step of a video case of ``ascend_steps.json``."""
     workload = VideoWorkload(
         height=case["height"],
         width=case["width"],

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tensor_cast.calibration_collectives import CollectiveRows, read_collective_rows, solve_collective
+from tensor_cast.calibration_collectives import read_collective_rows, solve_collective
 from tensor_cast.calibration_rows import FloatArray, Rows, best_rates, read_rows
 from tensor_cast.calibration_search import Bound, minimise
 from tensor_cast.devices.profile import KERNEL_CLASSES, CollectiveCost, DeviceProfile, KernelClass, KernelCost
@@ -193,9 +193,7 @@ def _fit_class(
     return replace(candidate, sources=sources), ClassFit(key, *counts, _residuals(before), _residuals(others))
 
 
-def _fit_collective(
-    device: DeviceProfile, rows: Sequence[CollectiveRows], directory: Path
-) -> tuple[DeviceProfile, ClassFit]:
+def _fit_collective(device: DeviceProfile, rows: Sequence[Rows], directory: Path) -> tuple[DeviceProfile, ClassFit]:
     """``device`` with the costs of collectives fitted, on the same terms as a kernel class."""
     fitted = np.concatenate([part.fitted for part in rows])
     counts = (int(fitted.sum()), int((~fitted).sum()))
@@ -272,7 +270,7 @@ def _class_of(key: str) -> KernelClass:
     return next(kind for kind in KERNEL_CLASSES if key == kind or key.startswith(f"{kind}_"))
 
 
-def _log_errors(device: DeviceProfile, rows: Sequence[Rows] | Sequence[CollectiveRows]) -> FloatArray:
+def _log_errors(device: DeviceProfile, rows: Sequence[Rows]) -> FloatArray:
     return np.concatenate([part.log_errors(device) for part in rows])
 
 

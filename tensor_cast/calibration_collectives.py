@@ -4,38 +4,23 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 
-from tensor_cast.calibration_rows import BoolArray, FloatArray
+from tensor_cast.calibration_rows import Rows
 from tensor_cast.calibration_search import Bound, minimise
 from tensor_cast.devices.profile import CollectiveCost, DeviceProfile
 from tensor_cast.ops import Collective, CollectiveKind
 from tensor_cast.performance_model.collective_measurements import group_tier, measured_collectives, whole_bytes
 from tensor_cast.performance_model.collective_times import communication_directory
-from tensor_cast.performance_model.collectives import collective_time
 from tensor_cast.performance_model.profiling_database.communication import COMMUNICATION_FILES
 from tensor_cast.quantity import Quantity
 
 
-@dataclass(frozen=True, eq=False)
-class CollectiveRows:
-    """Rows of one kind and group as one op of arrays; ``fitted`` marks those that a fit may see."""
-
-    op: Collective
-    seconds: FloatArray
-    fitted: BoolArray
-
-    def log_errors(self, device: DeviceProfile) -> FloatArray:
-        """Logarithm of predicted over measured time, a row."""
-        predicted = np.asarray(collective_time(self.op, device).total_s, dtype=np.float64)
-        return np.log(np.broadcast_to(predicted, self.seconds.shape) / self.seconds)
-
-
-def read_collective_rows(database: Path, device: DeviceProfile) -> list[CollectiveRows]:
+def read_collective_rows(database: Path, device: DeviceProfile) -> list[Rows]:
     """Measured collectives of neighbouring ranks that the device's links join; none where no directory has any.
 
     Raises:
@@ -57,11 +42,11 @@ def read_collective_rows(database: Path, device: DeviceProfile) -> list[Collecti
                     zlib.crc32(f"{kind} {group} {size:.0f}".encode()) % 2 == 0 for size in rows.message_bytes.tolist()
                 ]
                 op = _collective(kind, whole_bytes(kind, rows.message_bytes, group), group)
-                found.append(CollectiveRows(op, rows.duration_s, np.array(fitted)))
+                found.append(Rows(op, rows.duration_s, np.array(fitted)))
     return found
 
 
-def solve_collective(device: DeviceProfile, rows: Sequence[CollectiveRows]) -> CollectiveCost:
+def solve_collective(device: DeviceProfile, rows: Sequence[Rows]) -> CollectiveCost:
     """The cost that predicts the fitted rows best; what the device has no use for stays as it is."""
     fitted = np.concatenate([part.fitted for part in rows])
     median = float(np.median(np.concatenate([part.seconds for part in rows])))

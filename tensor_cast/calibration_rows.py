@@ -31,7 +31,10 @@ _SIZES = {kind: [f.name for f in fields(kind) if f.type in ("Quantity", "int")] 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of one kernel class and matrix dtype as one op of arrays; ``fitted`` marks those that a fit may see."""
+    """Rows of one kernel class and matrix dtype, or of one collective and group, as one op of arrays.
+
+    ``fitted`` marks those that a fit may see.
+    """
 
     op: Op
     seconds: FloatArray

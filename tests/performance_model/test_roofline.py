@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -238,9 +239,9 @@ def test_arrays_give_what_single_points_give() -> None:
     np.testing.assert_allclose(together, apart, rtol=1e-12)
 
 
-def tokens_8192(causal: bool, name: str = "flash_attention") -> Attention:
-    """8,192 tokens of ten heads."""
-    q = Tensor((8192.0, 1280), "bfloat16")
+def tokens_8192(causal: bool, name: str = "flash_attention", head_dim: int = 128) -> Attention:
+    """8,192 tokens of ten heads; without a mask, as a diffusion pipeline has them."""
+    q = Tensor((8192.0, 10 * head_dim), "bfloat16")
     return Attention(
         name=name,
         part="p",
@@ -251,8 +252,8 @@ def tokens_8192(causal: bool, name: str = "flash_attention") -> Attention:
         kv_length=8192.0,
         heads=10,
         kv_heads=10,
-        qk_dim=128,
-        v_dim=128,
+        qk_dim=head_dim,
+        v_dim=head_dim,
         pairs=8192.0**2,
         cache_bytes=0.0,
         decode=False,
@@ -268,40 +269,24 @@ def test_attention_without_a_mask_may_have_a_cost_of_its_own() -> None:
     # Both are as slow as their softmax; starting a block of queries is a tenth of it here.
     assert masked / full == pytest.approx(full_cost.vector_efficiency / causal_cost.vector_efficiency, rel=0.03)
     # A mask costs half a tile of 128 keys beyond those that it leaves.
-    cost = replace(DEVICE.kernels["attention_prefill"], tiles=((128, 128),))
-    tiled = replace(DEVICE, kernels={**DEVICE.kernels, "attention_prefill": cost})
+    tiled = with_attention(tiles=((128, 128),))
     masked, full = (compute_time(tokens_8192(causal), tiled).matrix_s for causal in (True, False))
     assert masked / full == pytest.approx((8192 + 127 / 2) / 8192)
 
 
-def test_heads_are_padded_to_the_kernels_step() -> None:
-    def attention(head_dim: int) -> Attention:
-        x = Tensor((1024, 16 * head_dim), "bfloat16")
-        return Attention(
-            name="flash_attention",
-            part="p",
-            inputs=(x,),
-            outputs=(x,),
-            matrix_dtype="bfloat16",
-            batch=1.0,
-            query_length=1024.0,
-            kv_length=1024.0,
-            heads=16,
-            kv_heads=16,
-            qk_dim=head_dim,
-            v_dim=head_dim,
-            pairs=1024.0**2,
-            cache_bytes=0.0,
-            decode=False,
-            causal=False,
-        )
+def with_attention(**figures: Any) -> DeviceProfile:
+    """The device of round figures, its prefill attention with others."""
+    cost = replace(DEVICE.kernels["attention_prefill"], **figures)
+    return replace(DEVICE, kernels={**DEVICE.kernels, "attention_prefill": cost})
 
-    cost = replace(DEVICE.kernels["attention_prefill"], head_step=128, vector_efficiency=1.0)
-    device = replace(DEVICE, kernels={**DEVICE.kernels, "attention_prefill": cost})
+
+def test_heads_are_padded_to_the_kernels_step() -> None:
+    device = with_attention(head_step=128, vector_efficiency=1.0)
     # 200 channels run as 256, 128 as they are; FLOPs stay those of the model.
-    padded, whole, half = (compute_time(attention(size), device).matrix_s for size in (200, 256, 128))
+    sizes = (200, 256, 128)
+    padded, whole, half = (compute_time(tokens_8192(False, head_dim=size), device).matrix_s for size in sizes)
     assert padded == whole == 2 * half
-    assert attention(200).matrix_flops == 4 * 1024**2 * 16 * 200
+    assert tokens_8192(False, head_dim=200).matrix_flops == 4 * 8192**2 * 10 * 200
 
 
 def test_four_bit_weights_have_a_cost_apart() -> None:
@@ -318,27 +303,7 @@ def test_four_bit_weights_have_a_cost_apart() -> None:
 
 def test_attention_is_as_slow_as_its_softmax_where_that_is_slower() -> None:
     def busy_s(head_dim: int, vector_efficiency: float) -> Quantity:
-        x = Tensor((1024, 16 * head_dim), "bfloat16")
-        op = Attention(
-            name="flash_attention",
-            part="p",
-            inputs=(x,),
-            outputs=(x,),
-            matrix_dtype="bfloat16",
-            batch=1.0,
-            query_length=1024.0,
-            kv_length=1024.0,
-            heads=16,
-            kv_heads=16,
-            qk_dim=head_dim,
-            v_dim=head_dim,
-            pairs=1024.0**2,
-            cache_bytes=0.0,
-            decode=False,
-            causal=False,
-        )
-        cost = replace(DEVICE.kernels["attention_prefill"], vector_efficiency=vector_efficiency)
-        time = compute_time(op, replace(DEVICE, kernels={**DEVICE.kernels, "attention_prefill": cost}))
+        time = compute_time(tokens_8192(False, head_dim=head_dim), with_attention(vector_efficiency=vector_efficiency))
         assert bound(time) == ("matrix" if vector_efficiency == 1.0 else "vector")
         return time.busy_s
 
