@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cli.main import main
 from tensor_cast import Deployment, TextWorkload, simulate
+from tests.commands import document, printed
 
 PREFILL = ("Qwen/Qwen3-8B", "--device", "TEST_DEVICE", "--num-queries", "2", "--query-length", "512")
 REQUEST = ("text-generate", *PREFILL, "--quantize-linear-action", "DISABLED")
@@ -20,28 +19,6 @@ DECODE = (
     "--context-length", "4096", "--decode", "--quantize-linear-action", "W8A8_DYNAMIC",
 )  # fmt: skip
 STRATEGY = ("--world-size", "16", "--tp-size", "8", "--dp-size", "2", "--ep-size", "16")
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Any:
-    """``--log-level`` configures the root logger of the process."""
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
-
-
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    status = main(words)
-    out, err = capsys.readouterr()
-    assert (status, err) == (0, "")
-    return out
-
-
-def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(printed(capsys, *words, "--json", "-"))
-    return found
 
 
 def rows_of(text: str, title: str) -> list[list[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from cli.main import _parser, main
 from tensor_cast.quantization import LINEAR_SCHEMES
+from tests.commands import document, printed
 
 DOCS = Path(__file__).parents[2] / "docs"
 WAN, A2 = "Wan-AI/Wan2.2-T2V-A14B-Diffusers", "ATLAS_800_A2_376T_64G"
@@ -23,28 +23,6 @@ IMAGE = (
     "image-generate", "Qwen/Qwen-Image-Edit", "--device", "TEST_DEVICE", "--resolution", "1024x1024",
     "--quantize-linear-action", "DISABLED",
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Any:
-    """``--log-level`` configures the root logger of the process."""
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
-
-
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    status = main(words)
-    out, err = capsys.readouterr()
-    assert (status, err) == (0, "")
-    return out
-
-
-def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(printed(capsys, *words, "--json", "-"))
-    return found
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
