@@ -167,52 +167,68 @@ def _from_rates(rows: Sequence[Rows], directory: Path, memory_bytes: float | Non
 def _fit_class(
     start: DeviceProfile, device: DeviceProfile, key: str, rows: Sequence[Rows], directory: Path
 ) -> tuple[DeviceProfile, ClassFit]:
-    """``device`` with the cost of ``key`` fitted, unless the rows are few or the other half is predicted worse."""
-    fitted = np.concatenate([part.fitted for part in rows])
-    counts = (int(fitted.sum()), int((~fitted).sum()))
-    before = _log_errors(start, rows)[~fitted]
-    if counts[0] < FEWEST_ROWS or not counts[1]:
-        why = "too few rows"
-        return device, ClassFit(key, *counts, _residuals(before), _residuals(_log_errors(device, rows)[~fitted]), why)
+    """``device`` with the cost of ``key`` fitted, errors before those of ``start``."""
     kind = _class_of(key)
     cost = device.kernels.get(key) or device.kernels[kind]
-    found = _solve(device, key, cost, rows)
-    candidate = replace(device, kernels={**device.kernels, key: found})
-    train, others = _log_errors(candidate, rows)[fitted], _log_errors(candidate, rows)[~fitted]
-    if np.mean(np.abs(others)) > np.mean(np.abs(before)):
-        why = "other rows worse"
-        return device, ClassFit(key, *counts, _residuals(before), _residuals(_log_errors(device, rows)[~fitted]), why)
-    words = _words(counts, train, others, f"rows of {directory}")
+
+    def solve() -> DeviceProfile:
+        return replace(device, kernels={**device.kernels, key: _solve(device, key, cost, rows)})
+
+    found, fit, words = _fit(start, device, key, rows, solve, f"rows of {directory}")
+    if fit.kept:
+        return device, fit
     sources = dict(device.sources)
     for field in fields(KernelCost):
         path = f"kernels.{key}.{field.name}"
-        if getattr(found, field.name) != getattr(cost, field.name):
+        if getattr(found.kernels[key], field.name) != getattr(cost, field.name):
             sources[path] = words
         elif path not in sources:
             sources[path] = f"assumed: as {kind}"
-    return replace(candidate, sources=sources), ClassFit(key, *counts, _residuals(before), _residuals(others))
+    return replace(found, sources=sources), fit
 
 
 def _fit_collective(device: DeviceProfile, rows: Sequence[Rows], directory: Path) -> tuple[DeviceProfile, ClassFit]:
     """``device`` with the costs of collectives fitted, on the same terms as a kernel class."""
-    fitted = np.concatenate([part.fitted for part in rows])
-    counts = (int(fitted.sum()), int((~fitted).sum()))
-    before = _log_errors(device, rows)[~fitted]
-    if counts[0] < FEWEST_ROWS or not counts[1]:
-        return device, ClassFit("collective", *counts, _residuals(before), _residuals(before), "too few rows")
-    candidate = replace(device, collective=solve_collective(device, rows))
-    train, others = _log_errors(candidate, rows)[fitted], _log_errors(candidate, rows)[~fitted]
-    if np.mean(np.abs(others)) > np.mean(np.abs(before)):
-        return device, ClassFit("collective", *counts, _residuals(before), _residuals(before), "other rows worse")
-    words = _words(counts, train, others, f"collectives of {directory}")
+
+    def solve() -> DeviceProfile:
+        return replace(device, collective=solve_collective(device, rows))
+
+    found, fit, words = _fit(device, device, "collective", rows, solve, f"collectives of {directory}")
+    if fit.kept:
+        return device, fit
     changed = [
         field.name
         for field in fields(CollectiveCost)
-        if getattr(candidate.collective, field.name) != getattr(device.collective, field.name)
+        if getattr(found.collective, field.name) != getattr(device.collective, field.name)
     ]
-    sources = {**device.sources, **{f"collective.{name}": words for name in changed}}
-    after = _residuals(others)
-    return replace(candidate, sources=sources), ClassFit("collective", *counts, _residuals(before), after)
+    return replace(found, sources={**device.sources, **{f"collective.{name}": words for name in changed}}), fit
+
+
+def _fit(
+    start: DeviceProfile,
+    device: DeviceProfile,
+    key: str,
+    rows: Sequence[Rows],
+    solve: Callable[[], DeviceProfile],
+    what: str,
+) -> tuple[DeviceProfile, ClassFit, str]:
+    """What ``solve`` finds and its source in words; ``device`` if rows are few or the other half is predicted worse."""
+    fitted = np.concatenate([part.fitted for part in rows])
+    counts = (int(fitted.sum()), int((~fitted).sum()))
+    before = _log_errors(start, rows)[~fitted]
+
+    def kept(why: str) -> tuple[DeviceProfile, ClassFit, str]:
+        now = _log_errors(device, rows)[~fitted]
+        return device, ClassFit(key, *counts, _residuals(before), _residuals(now), why), ""
+
+    if counts[0] < FEWEST_ROWS or not counts[1]:
+        return kept("too few rows")
+    found = solve()
+    errors = _log_errors(found, rows)
+    train, others = errors[fitted], errors[~fitted]
+    if np.mean(np.abs(others)) > np.mean(np.abs(before)):
+        return kept("other rows worse")
+    return found, ClassFit(key, *counts, _residuals(before), _residuals(others)), _words(counts, train, others, what)
 
 
 def _words(counts: tuple[int, int], train: FloatArray, others: FloatArray, what: str) -> str:

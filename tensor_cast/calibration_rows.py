@@ -20,7 +20,7 @@ from tensor_cast.performance_model.profiling_database.kernel_table import KERNEL
 from tensor_cast.performance_model.profiling_database.kernels_moe import DISPATCH_FFN_COMBINE
 from tensor_cast.performance_model.profiling_database.measurements import Measurements, read_measurements
 from tensor_cast.performance_model.profiling_database.store import Database
-from tensor_cast.performance_model.roofline import kernel_class
+from tensor_cast.performance_model.roofline import cost_variants, kernel_class
 from tensor_cast.quantity import Quantity
 
 FloatArray = npt.NDArray[np.float64]
@@ -120,8 +120,8 @@ def _key(op: Op) -> str:
     from tensor_cast.devices.schema import Kernels
 
     kind = kernel_class(op)
-    variant = f"{kind}_flat" if _is_flat(op) else f"{kind}_{op.matrix_dtype}"
-    return variant if variant in Kernels.__struct_fields__ else kind
+    apart = (f"{kind}_{variant}" for variant in cost_variants(op))
+    return next((key for key in apart if key in Kernels.__struct_fields__), kind)
 
 
 def _is_flat(op: Op) -> bool:

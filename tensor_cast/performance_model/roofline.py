@@ -86,10 +86,10 @@ def compute_time(op: Op, device: DeviceProfile) -> KernelTime:
 
 def cost_key(op: Op, device: DeviceProfile) -> str:
     """The row of a device's ``kernels`` that prices ``op``: ``matmul``, ``matmul_fp8``, ``attention_prefill_full``."""
-    return device.kernel_key(kernel_class(op), *_variants(op))
+    return device.kernel_key(kernel_class(op), *cost_variants(op))
 
 
-def _variants(op: Op) -> tuple[str, ...]:
+def cost_variants(op: Op) -> tuple[str, ...]:
     """Variants of its class that ``op`` belongs to, the more telling first."""
     if isinstance(op, StateAttention):
         return ("state",)
