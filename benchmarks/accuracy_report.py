@@ -61,16 +61,32 @@ def _section(group: Group, plots: Path | None, target: Path) -> str:
         lines.append(f"\n![measured and predicted time]({image.as_posix()})\n")
     rows = worst(group.held_out, WORST_ROWS if len(group.held_out) > 20 else len(group.held_out))
     if rows:
-        lines.append("\n| furthest off | measured | predicted | error | |\n| --- | --- | --- | --- | --- |\n")
-        lines += [
-            f"| `{row.label.replace('|', ' ')}` | {_seconds(row.measured_s)} | {_seconds(row.predicted_s)}"
-            f" | {row.error:+.0%} | {row.note} |\n"
-            for row in rows
-        ]
+        lines.append(_table("furthest off", rows))
+    if group.faulty:
+        lines.append(_faulty(group))
     if group.unpriced:
         lines.append("\nNot priced:\n\n")
         lines += [f"- {count} rows: {reason}\n" for reason, count in group.unpriced.most_common()]
     return "".join(lines)
+
+
+def _faulty(group: Group) -> str:
+    """Rows that count in no figure, and what the figures would be with them."""
+    held_out = [row for row in group.faulty if not row.fitted]
+    every = Summary.of([*group.held_out, *held_out])
+    words = f"\nLeft out, {group.fault}: {len(group.faulty)} rows"
+    if every is not None and held_out:
+        words += f", {len(held_out)} of them not open to fitting, with which the mean would be {every.mean:.1%}"
+    return f"{words}.\n{_table('left out', worst(group.faulty, len(group.faulty)))}"
+
+
+def _table(title: str, rows: Sequence[Row]) -> str:
+    head = f"\n| {title} | measured | predicted | error | |\n| --- | --- | --- | --- | --- |\n"
+    return head + "".join(
+        f"| `{row.label.replace('|', ' ')}` | {_seconds(row.measured_s)} | {_seconds(row.predicted_s)}"
+        f" | {row.error:+.0%} | {row.note} |\n"
+        for row in rows
+    )
 
 
 def _seconds(value: float) -> str:
@@ -88,6 +104,7 @@ def document(groups: Sequence[Group], *, rows: bool) -> dict[str, Any]:
             "aim": "" if group.aim is None else str(group.aim),
             "held_out": _plain(Summary.of(group.held_out)),
             "unpriced": dict(group.unpriced),
+            "left_out": {"reason": group.fault, "rows": len(group.faulty)} if group.faulty else None,
             **({"rows": [_row(row) for row in group.rows]} if rows else {}),
         }
         for group in groups

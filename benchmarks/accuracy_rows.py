@@ -57,7 +57,10 @@ class Aim:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of one kind, and why others could not be priced. ``aim`` is the error that the project sets itself."""
+    """Rows of one kind, and why others could not be priced. ``aim`` is the error that the project sets itself.
+
+    ``faulty`` rows were priced but count in no figure: other measurements show that ``fault`` decided their time.
+    """
 
     name: str
     title: str
@@ -65,6 +68,8 @@ class Group:
     rows: list[Row] = field(default_factory=list)
     unpriced: Counter[str] = field(default_factory=Counter)
     aim: Aim | None = None
+    faulty: list[Row] = field(default_factory=list)
+    fault: str = ""
 
     @property
     def held_out(self) -> list[Row]:

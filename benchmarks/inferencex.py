@@ -33,6 +33,10 @@ FP8_CACHE = {
 
 # attention_dp_config: timeout_iters, enable_balance: prompts wait until every rank has one.
 BALANCE_STEPS = 60.0
+# --scheduler-recv-interval: SGLang looks for new prompts once in so many decode steps.
+OFTEN, SELDOM = 10.0, 30.0
+# From as many requests in flight the recipes change from the one to the other.
+MANY_REQUESTS = 16
 # batch_wait_timeout_iters: 20, in the recipe of Llama 70B for prompts and outputs of 1024 on fewer than 8 devices.
 BATCH_STEPS = 20.0
 
@@ -47,11 +51,33 @@ def keeps_fp8_cache(row: Mapping[str, Any], model: str) -> bool:
     return ran(row) and (row["backend"], model, row["system"]) in FP8_CACHE
 
 
-def wait_steps(row: Mapping[str, Any], tp: int, dp: int) -> float:
+def wait_steps(row: Mapping[str, Any], model: str, in_flight: float, *, tp: int, dp: int) -> float:
     """Steps of the server that a prompt waits for others to share its step with, by the recipe's settings."""
-    if row["backend"] != "trtllm" or not ran(row):
+    if not ran(row):
+        return 0.0
+    if row["backend"] == "sglang":
+        # It arrives at any time of the interval; an engine that looks at every step lets it wait for half of one too.
+        return (_steps_between_looks(row, model, in_flight, tp) - 1.0) / 2.0
+    if row["backend"] != "trtllm":
         return 0.0
     if dp > 1:
         return BALANCE_STEPS
-    batched = row["model_path"] == "meta-llama/Llama-3.1-70B" and (row["isl"], row["osl"]) == (1024, 1024) and tp < 8
+    batched = model == "meta-llama/Llama-3.1-70B" and (row["isl"], row["osl"]) == (1024, 1024) and tp < 8
     return BATCH_STEPS if batched else 0.0
+
+
+def _steps_between_looks(row: Mapping[str, Any], model: str, in_flight: float, tp: int) -> float:
+    """``--scheduler-recv-interval`` of SGLang's recipes; 1 is SGLang's own."""
+    by_load = OFTEN if in_flight < MANY_REQUESTS else SELDOM
+    match model, row["system"], row["gemm_quant_mode"]:
+        case "deepseek-ai/DeepSeek-R1", "b200_sxm" | "b300_sxm", mode:
+            return OFTEN if mode == "fp8" and tp == 4 else by_load
+        case "zai-org/GLM-5", "b200_sxm", "nvfp4":
+            return OFTEN
+        case "Qwen/Qwen3.5-397B-A17B", "b300_sxm", "fp8":
+            return OFTEN
+        case "Qwen/Qwen3.5-397B-A17B", "b200_sxm", "nvfp4":
+            return SELDOM
+        case "Qwen/Qwen3.5-397B-A17B", "b200_sxm" | "b300_sxm", _:
+            return by_load
+    return 1.0

@@ -105,7 +105,7 @@ def configuration(row: Mapping[str, Any]) -> Configuration | str:
     concurrency = _concurrency(row)
     if concurrency is None:
         return "how many requests are in flight is not recorded"
-    model = MODELS.get(row["model_path"], row["model_path"])
+    model = _model(row)
     sizes = _sizes(row, concurrency, dense=model in DENSE)
     if isinstance(sizes, str):
         return sizes
@@ -157,6 +157,11 @@ def _sizes(row: Mapping[str, Any], concurrency: int, *, dense: bool) -> dict[str
     return {**sizes, "moe_tp_size": moe_tp, "ep_size": ep}
 
 
+def _model(row: Mapping[str, Any]) -> str:
+    name: str = row["model_path"]
+    return MODELS.get(name, name)
+
+
 def _concurrency(row: Mapping[str, Any]) -> int | None:
     stated = re.search(r"silicon_concurrency=(\d+)", row["silicon_data_source"] or "")
     return int(stated[1]) if stated else None
@@ -175,7 +180,7 @@ def load(row: Mapping[str, Any], deployment: Deployment) -> Load:
         float(row["isl"]),
         float(row["osl"]),
         inferencex.MEAN_SHARE if inferencex.ran(row) else 1.0,
-        inferencex.wait_steps(row, deployment.tp_size or 1, dp),
+        inferencex.wait_steps(row, _model(row), in_flight, tp=deployment.tp_size or 1, dp=dp),
     )
 
 

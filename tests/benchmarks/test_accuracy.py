@@ -54,6 +54,18 @@ def test_an_aim_that_is_missed_is_called_so() -> None:
     assert "| mean 15 %: **missed** |" in text
 
 
+def test_rows_left_out_for_a_fault_are_shown_with_what_they_would_change() -> None:
+    faulty = [Row("x|y", 5.0, 1.0, False), Row("z", 4.0, 1.0, True)]
+    group = Group("g", "G", "s", [Row("a", 1.0, 1.2, False)], faulty=faulty, fault="a fault")
+    text = markdown([group], plots=None, target=ROOT / "docs" / "absent.md")
+    # Errors of 20 and 80 %.
+    words = "Left out, a fault: 2 rows, 1 of them not open to fitting, with which the mean would be 50.0%."
+    assert words in text
+    assert "| `x y` | 5 s | 1 s | -80% |" in text
+    assert "| [G](#g) | 1 | 20.0% |" in text
+    assert document([group], rows=False)["g"]["left_out"] == {"reason": "a fault", "rows": 2}
+
+
 def test_the_halves_are_about_equal_and_never_change() -> None:
     # CRC-32 of "a" is 0xE8B7BE43, of "b" 0x71BEEFF9: both odd.
     assert [measured_kernels.is_fitted(key) for key in ("a", "b")] == [False, False]

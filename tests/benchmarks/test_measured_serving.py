@@ -71,14 +71,32 @@ def test_inferencex_draws_lengths_and_keeps_caches_in_fp8() -> None:
     assert unquantised.deployment.quantize_attention == "DISABLED"
 
 
+def waits(model: str, in_flight: float = 4.0, *, tp: int = 8, dp: int = 1, **changes: object) -> float:
+    row = serving_row(**{"isl": 1024, "osl": 1024, **changes})
+    return inferencex.wait_steps(row, model, in_flight, tp=tp, dp=dp)
+
+
 def test_tensorrt_waits_for_prompts_where_its_recipe_says_so() -> None:
-    llama = {"model_path": "meta-llama/Llama-3.1-70B", "isl": 1024, "osl": 1024, "backend": "trtllm"}
-    assert inferencex.wait_steps(serving_row(**llama), tp=4, dp=1) == 20.0
-    assert inferencex.wait_steps(serving_row(**llama), tp=8, dp=1) == 0.0
-    assert inferencex.wait_steps(serving_row(**{**llama, "osl": 8192}), tp=4, dp=1) == 0.0
-    assert inferencex.wait_steps(serving_row(**{**llama, "backend": "vllm"}), tp=4, dp=1) == 0.0
-    assert inferencex.wait_steps(serving_row(backend="trtllm", isl=8192, osl=1024), tp=1, dp=8) == 60.0
-    assert inferencex.wait_steps(serving_row(backend="trtllm"), tp=1, dp=8) == 0.0
+    llama = "meta-llama/Llama-3.1-70B"
+    assert waits(llama, tp=4, backend="trtllm") == 20.0
+    assert waits(llama, tp=8, backend="trtllm") == 0.0
+    assert waits(llama, tp=4, backend="trtllm", osl=8192) == 0.0
+    assert waits(llama, tp=4, backend="vllm") == 0.0
+    assert waits("deepseek-ai/DeepSeek-R1", tp=1, dp=8, backend="trtllm", isl=8192) == 60.0
+    assert waits("deepseek-ai/DeepSeek-R1", tp=1, dp=8, backend="trtllm", isl=1000) == 0.0
+
+
+def test_sglang_looks_for_prompts_as_often_as_its_recipe_says() -> None:
+    # Once in 10 steps a prompt waits for 5 on average, once a step for half of one, which every engine has.
+    r1, glm, qwen = "deepseek-ai/DeepSeek-R1", "zai-org/GLM-5", "Qwen/Qwen3.5-397B-A17B"
+    b200, b300 = {"system": "b200_sxm"}, {"system": "b300_sxm"}
+    assert (waits(r1, 4.0, **b200), waits(r1, 16.0, **b200), waits(r1, 16.0, **b300)) == (4.5, 14.5, 14.5)
+    assert (waits(r1, 32.0, tp=4, **b200), waits(r1, 32.0, tp=4, gemm_quant_mode="nvfp4", **b200)) == (4.5, 14.5)
+    assert (waits(r1), waits(glm, **b200), waits(qwen)) == (0.0, 0.0, 0.0)
+    assert waits(glm, 64.0, gemm_quant_mode="nvfp4", **b200) == 4.5
+    assert (waits(qwen, 64.0, **b200), waits(qwen, 64.0, **b300)) == (14.5, 4.5)
+    assert (waits(qwen, gemm_quant_mode="nvfp4", **b200), waits(qwen, gemm_quant_mode=None, **b300)) == (14.5, 4.5)
+    assert waits(r1, isl=1000, **b200) == 0.0
 
 
 def test_a_wait_is_steps_before_the_first_token() -> None:
