@@ -3,17 +3,19 @@
 Fits ``step_s``, ``launch_overlap`` and ``prefill_share`` to the output-token times of public serving runs and then
 ``request_s``, ``queue_share`` and, where it is worth a constant, ``expert_layer_s`` to the first-token times at up to 4
 requests a replica, on the runs whose key has an even CRC-32, by the mean absolute logarithm of predicted over measured
-time. Needs SciPy.
+time. Around that, it fits what expert kernels that an engine brings along reach of the matrix rate, which no table of
+kernels tells for prompts. Needs SciPy.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -21,26 +23,44 @@ if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import measured_serving as serving
-from benchmarks.accuracy_steps import FEW_OTHERS, STALLED_S
+from benchmarks.accuracy_steps import FEW_OTHERS
 from benchmarks.cached_prompts import COMPUTED, matrix_share
 from benchmarks.measured_kernels import is_fitted
 from benchmarks.measured_serving import FloatArray
+from benchmarks.outdone import Outdone, outdone
+from tensor_cast.devices import get_device
 from tensor_cast.estimate import Estimate
-from tensor_cast.ops import Collective
-from tensor_cast.performance_model.engine import DATA, get_engine
+from tensor_cast.ops import Collective, GroupedMatMul
+from tensor_cast.performance_model.engine import DATA, engines, get_engine
+from tensor_cast.performance_model.engine_kernels import priced_by
+from tensor_cast.performance_model.roofline import cost_variants
 from tensor_cast.quantity import Quantity
 
 BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
+Efficiencies = dict[str, float]
 
 SOURCE = "fit of half of the public serving runs of aiconfigurator-core 0.12.0 (Apache-2.0)"
 # Of the mean absolute logarithm of the fitted rows; a constant that gains less is left at zero.
 WORTH = 0.01
 NOTHING = 1e-6
 
+FAMILY = "nvidia_hopper"
+FP8, FP4 = "grouped_matmul_fp8", "grouped_matmul_bfloat16_fp4"
+OWN_KERNELS = {"vllm": (FP8, FP4), "trtllm": (FP4,), "sglang": ()}
+"""Rows of expert kernels on Hopper that the runs of an engine are many enough to tell.
+
+There vLLM runs Triton's on FP8 and Marlin's on MXFP4, TensorRT-LLM Triton's on MXFP4 (recipes of InferenceX).
+"""
+TAKEN_OVER = {"sglang": {FP8: "vllm", FP4: "trtllm"}}
+"""Rows of other engines that run the same kernels: SGLang's experts are Triton's too."""
+
 
 @dataclass(frozen=True)
 class Runs:
-    """Columns over all runs of an engine: the pieces of their times without the engine, and what was measured."""
+    """Columns over all runs of an engine: the pieces of their times without the engine, and what was measured.
+
+    A figure tells of its device unless another run outdid it by far.
+    """
 
     decode_s: FloatArray
     fixed_s: FloatArray
@@ -52,7 +72,23 @@ class Runs:
     wait_steps: FloatArray
     tpot_s: FloatArray
     ttft_s: FloatArray
+    tpot_tells: BoolArray
+    ttft_tells: BoolArray
     fitted: BoolArray
+
+    @property
+    def few(self) -> BoolArray:
+        """Runs of few requests whose first tokens tell of the device."""
+        return (self.others <= FEW_OTHERS) & self.ttft_tells
+
+
+@dataclass(frozen=True)
+class MeasuredRuns:
+    """Runs of one configuration, what other runs say of them, and the row of their expert kernels if it is fitted."""
+
+    runs: serving.MeasuredRuns
+    outdone: Outdone
+    row: str = ""
 
 
 def main() -> None:
@@ -62,8 +98,10 @@ def main() -> None:
     parser.add_argument("--update", action="store_true", help="write the constants into engines.yaml")
     arguments = parser.parse_args()
     text = DATA.read_text(encoding="utf-8")
-    for engine in ("vllm", "sglang", "trtllm"):
-        entry = _fit(engine, load(arguments.measured, engine))
+    found: dict[str, Efficiencies] = {}
+    for engine in OWN_KERNELS:
+        taken = {row: found[other][row] for row, other in TAKEN_OVER.get(engine, {}).items()}
+        entry, found[engine] = _fit(engine, Pricer(engine, load(arguments.measured, engine)), taken)
         print(entry, flush=True)
         before, _, rest = text.partition(f"\n{engine}:\n")
         after = rest.splitlines(keepends=True)
@@ -74,25 +112,73 @@ def main() -> None:
         DATA.write_text(text, encoding="utf-8")
 
 
-def load(directory: Path, engine: str) -> Runs:
-    """The runs of an engine that can be priced, on their own kernels alone."""
+def load(directory: Path, engine: str) -> list[MeasuredRuns]:
+    """The runs of an engine that can be priced."""
     import polars as pl
 
     frame = pl.read_csv(directory / "e2e_nvidia_silicon.csv", infer_schema_length=None)
-    parts = []
     measured, _ = serving.measured_runs(frame.filter(pl.col("backend") == engine).iter_rows(named=True))
-    for runs in measured:
-        bare = replace(runs.config, engine="none", deployment=replace(runs.config.deployment, engine="none"))
+    found = []
+    for runs, faults in zip(measured, outdone(measured), strict=True):
         try:
-            time = serving.price(bare, runs.loads)
+            time = serving.price(runs.config, runs.loads)
         except serving.ModelingError:
             continue
-        parts.append(_columns(time, runs))
-    return Runs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        found.append(MeasuredRuns(runs, faults, _expert_row(time.prefill)))
+    return found
 
 
-def _columns(time: serving.ServingTime, runs: serving.MeasuredRuns) -> tuple[FloatArray, ...]:
+def _expert_row(estimate: Estimate) -> str:
+    """The row of costs that is fitted to runs and prices the experts of ``estimate``, if one does."""
+    if estimate.device.family != FAMILY:
+        return ""
+    keys = {
+        f"grouped_matmul_{variant}"
+        for kernel in estimate.kernels
+        if isinstance(kernel.op, GroupedMatMul)
+        for variant in cost_variants(kernel.op)
+    }
+    return next((row for row in (FP8, FP4) if row in keys), "")
+
+
+class Pricer:
+    """Prices the runs of an engine without its own times, with expert kernels of given efficiencies."""
+
+    def __init__(self, engine: str, measured: Sequence[MeasuredRuns]) -> None:
+        self._engine = engine
+        self._measured = measured
+        self._columns: dict[tuple[int, float | None], tuple[FloatArray, ...]] = {}
+
+    def __call__(self, efficiencies: Mapping[str, float]) -> Runs:
+        """Columns over all runs."""
+        parts = []
+        for index, measured in enumerate(self._measured):
+            efficiency = efficiencies.get(measured.row)
+            if (index, efficiency) not in self._columns:
+                self._columns[index, efficiency] = self._price(measured, efficiency)
+            parts.append(self._columns[index, efficiency])
+        return Runs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def rows(self, row: str) -> BoolArray:
+        """Which of the runs use expert kernels of ``row``."""
+        lengths = {index: len(columns[0]) for (index, _), columns in self._columns.items()}
+        return np.concatenate([np.full(lengths[i], one.row == row) for i, one in enumerate(self._measured)])
+
+    def _price(self, measured: MeasuredRuns, efficiency: float | None) -> tuple[FloatArray, ...]:
+        bare = replace(
+            get_engine(self._engine), step_s=0.0, launch_overlap=0.0, request_s=0.0, expert_layer_s=0.0, kernels={}
+        )
+        if efficiency is not None:
+            source = {f"kernels.{FAMILY}.{measured.row}": "tried"}
+            kernels = {FAMILY: {measured.row: {"matrix_efficiency": efficiency}}}
+            bare = replace(bare, kernels=kernels, sources={**bare.sources, **source})
+        with mock.patch.dict(engines(), {self._engine: bare}):
+            return _columns(serving.price(measured.runs.config, measured.runs.loads), measured)
+
+
+def _columns(time: serving.ServingTime, measured: MeasuredRuns) -> tuple[FloatArray, ...]:
     """The columns of ``Runs``, without the runs whose prompts were not computed."""
+    runs = measured.runs
     shape = (len(runs.loads),)
     ranks = runs.config.deployment.dp_size or 1
     computed = matrix_share(time, runs) <= COMPUTED
@@ -107,6 +193,8 @@ def _columns(time: serving.ServingTime, runs: serving.MeasuredRuns) -> tuple[Flo
         np.array([run.wait_steps for run in runs.loads]),
         runs.tpot_s,
         runs.ttft_s,
+        ~measured.outdone.tpot,
+        ~measured.outdone.ttft,
         np.array([is_fitted(key) for key in runs.keys]),
     )
     return tuple(column[computed] for column in columns)
@@ -116,32 +204,124 @@ def _fixed_s(estimate: Estimate) -> Quantity:
     return sum((k.time.fixed_s * k.count for k in estimate.kernels if not isinstance(k.op, Collective)), start=0.0)
 
 
-def _fit(name: str, runs: Runs) -> str:
-    few = (runs.others <= FEW_OTHERS) & (runs.ttft_s <= STALLED_S)
-    by_token = _best(lambda values: _tpot_errors(runs, values), [1e-3, 0.3, 1.0], runs, np.ones_like(few))
-    step, overlap, share = by_token.values
+@dataclass(frozen=True)
+class Constants:
+    """What was fitted to output tokens, and to first tokens; ``layered`` with a cost of expert layers."""
+
+    by_token: Best
+    first: Best
+    layered: bool
+
+    @property
+    def cost(self) -> float:
+        """Of both fits."""
+        return self.by_token.cost + self.first.cost
+
+
+def _constants(runs: Runs) -> Constants:
+    few = runs.few
+    by_token = _best(lambda values: _tpot_errors(runs, values), [1e-3, 0.3, 1.0], runs, runs.tpot_tells)
     first = _best(lambda values: _ttft_errors(runs, by_token.values, values), [0.05, 0.2], runs, few)
     layered = _best(lambda values: _ttft_errors(runs, by_token.values, values), [0.03, 0.1, 1e-3], runs, few)
-    worth = first.cost - layered.cost > WORTH
-    first = layered if worth else first
-    request, queue, *layer = first.values
-    on_tpot, on_ttft = f"{SOURCE}; TPOT, {by_token.words}", f"{SOURCE}; TTFT of few requests, {first.words}"
+    # Runs of expert models alone cannot tell what each layer adds from what a request adds.
+    both = len(np.unique(runs.expert_layers[few & runs.fitted] > 0)) > 1
+    worth = both and first.cost - layered.cost > WORTH
+    return Constants(by_token, layered if worth else first, worth)
+
+
+def _fit(name: str, pricer: Pricer, taken: Efficiencies) -> tuple[str, Efficiencies]:
+    """The entry of an engine, and the efficiencies of its expert kernels."""
+    efficiencies = {**taken, **_fit_kernels(name, pricer)}
+    found = _constants(pricer(efficiencies))
+    step, overlap, share = found.by_token.values
+    request, queue, *layer = found.first.values
+    on_tpot, on_ttft = f"{SOURCE}; TPOT, {found.by_token.words}", f"{SOURCE}; TTFT of few requests, {found.first.words}"
+    packaged = get_engine(name)
     sources = {
         "step_s": on_tpot,
         "launch_overlap": on_tpot,
         "request_s": on_ttft,
-        "expert_layer_s": on_ttft if worth else "chosen: 0, first-token times are fitted as well without it",
+        "expert_layer_s": on_ttft if found.layered else "chosen: 0, first-token times do not tell it apart",
         "prefill_share": on_tpot,
         "queue_share": on_ttft,
-        "expert_spread": get_engine(name).sources["expert_spread"],
+        "expert_spread": packaged.sources["expert_spread"],
     }
-    return (
+    for row in efficiencies:
+        sources[f"kernels.{FAMILY}.{row}"] = _kernel_source(name, row, pricer, efficiencies)
+    rows = "".join(f"      {row}: {{matrix_efficiency: {value:g}}}\n" for row, value in efficiencies.items())
+    entry = (
         f"{name}:\n  step_s: {step:.3g}\n  launch_overlap: {overlap:.3g}\n  request_s: {request:.3g}\n"
         f"  expert_layer_s: {layer[0] if layer else 0:.3g}\n"
         f"  prefill_share: {share:.3g}\n  queue_share: {queue:.3g}\n"
-        f"  expert_spread: {get_engine(name).expert_spread:.3g}\n  sources:\n"
+        f"  expert_spread: {packaged.expert_spread:.3g}\n  kernels:\n    {FAMILY}:\n{rows}  sources:\n"
         + "".join(f'    {figure}: "{source}"\n' for figure, source in sources.items())
     )
+    return entry, efficiencies
+
+
+def _fit_kernels(name: str, pricer: Pricer) -> Efficiencies:
+    """Each row of the engine in turn, and a second time where they depend on each other."""
+    from scipy.optimize import minimize_scalar
+
+    device = get_device("H200_SXM_141GB")
+    found: Efficiencies = {}
+    for row in OWN_KERNELS[name] * min(len(OWN_KERNELS[name]), 2):
+        limit = device.kernels[priced_by(row, device)].matrix_efficiency
+        best = minimize_scalar(
+            lambda value, row=row: _constants(pricer({**found, row: float(value)})).cost,
+            bounds=(0.15, limit),
+            method="bounded",
+            options={"xatol": 0.01},
+        )
+        found[row] = float(f"{best.x:.2g}")
+    return found
+
+
+def _kernel_source(name: str, row: str, pricer: Pricer, efficiencies: Efficiencies) -> str:
+    """Where a row comes from, with the errors of the runs that have such experts with and without it."""
+    origin = f"{SOURCE}, with the engine's other constants"
+    if row not in OWN_KERNELS[name]:
+        origin = f"assumed: as {TAKEN_OVER[name][row]}, whose kernels it runs"
+    rows = pricer.rows(row)
+    if not rows.any():
+        return f"{origin}; no run of such experts is published"
+    with_row = _sizes_of_errors(pricer(efficiencies))
+    without = _sizes_of_errors(pricer({key: value for key, value in efficiencies.items() if key != row}))
+    halves = []
+    for half in (with_row.runs.fitted, ~with_row.runs.fitted):
+        figures = (
+            (what, rows & half & tells, errors, others)
+            for what, tells, errors, others in (
+                ("TPOT", with_row.runs.tpot_tells, with_row.tpot, without.tpot),
+                ("TTFT", with_row.runs.few, with_row.ttft, without.ttft),
+            )
+        )
+        halves.append(
+            ", ".join(
+                f"{what} n={part.sum()}, mean error {errors[part].mean():.0%} (without it {others[part].mean():.0%})"
+                for what, part, errors, others in figures
+                if part.any()
+            )
+        )
+    return f"{origin}; runs of such experts: {halves[0]}; other half {halves[1]}"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Relative errors of all runs by their fitted constants, without sign."""
+
+    runs: Runs
+    tpot: FloatArray
+    ttft: FloatArray
+
+
+def _sizes_of_errors(runs: Runs) -> Sizes:
+    found = _constants(runs)
+    logarithms = (
+        _tpot_errors(runs, found.by_token.values),
+        _ttft_errors(runs, found.by_token.values, found.first.values),
+    )
+    return Sizes(runs, *(np.abs(np.expm1(errors)) for errors in logarithms))
 
 
 def _step_times(runs: Runs, step: float, overlap: float) -> tuple[FloatArray, FloatArray]:

@@ -16,6 +16,7 @@ from tensor_cast.models.images import with_image_tokens
 from tensor_cast.models.parameters import count_parameters
 from tensor_cast.models.spec import ModelSpec
 from tensor_cast.performance_model.engine import get_engine, idle_time
+from tensor_cast.performance_model.engine_kernels import with_own_kernels
 from tensor_cast.pipeline_parallel import pipeline_wait
 from tensor_cast.pricing import check_world, collectives, device_profile, performance_timer, price
 from tensor_cast.timed_kernels import TimedKernels
@@ -58,9 +59,9 @@ def simulate(
         raise ModelingError(f"reserved_bytes must be at least 0, got {reserved_bytes:g}.")
     spec = _spec(model)
     workload = with_image_tokens(spec, workload)
-    profile = device_profile(device)
-    check_world(profile, deployment.world_size)
     engine = get_engine(deployment.engine) if deployment.engine != "none" else None
+    profile = with_own_kernels(device_profile(device), engine)
+    check_world(profile, deployment.world_size)
     step = build(spec, workload, deployment, expert_spread=engine.expert_spread if engine else 0.0)
     timer = performance_timer(profile, performance_model, database, interpolate=interpolate)
     eager = deployment.execution == "eager"

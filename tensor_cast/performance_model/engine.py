@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +31,9 @@ class Engine:
     ``prefill_share`` is the part of others' prefills that a decoding request waits for, and ``queue_share`` the part of
     others' prefills that a new request waits for, both of those that it could meet; only a model of serving, not of one
     step, needs them. Tokens of an expert vary by ``expert_spread`` of their mean (standard deviation) where nothing is
-    known of a deployment's experts. ``sources`` says where each figure comes from.
+    known of a deployment's experts. ``kernels`` has figures of kernels that the engine brings along, by device family
+    and row of a profile's costs (``tensor_cast.performance_model.engine_kernels``). ``sources`` says where each figure
+    comes from.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Engine:
     queue_share: float
     expert_spread: float
     sources: dict[str, str]
+    kernels: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
 
     def first_step_s(self, expert_layers: int) -> float:
         """Seconds that the first step of a request takes beyond its kernels and the engine's time a step."""

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from tensor_cast.devices.profile import DeviceProfile
-from tensor_cast.ops import Collective, Op, Overlapped
-from tensor_cast.performance_model.roofline import cost_key
+from tensor_cast.ops import Collective, GroupedMatMul, MatMul, Op, Overlapped
+from tensor_cast.performance_model.roofline import cost_key, kernel_class
 from tensor_cast.performance_model.timing import ANALYTIC, Timing
 from tensor_cast.quantity import Quantity
 
@@ -121,10 +121,20 @@ def _analytic_band(op: Op, seconds: Quantity, device: DeviceProfile) -> Band:
 def _group(op: Op, device: DeviceProfile) -> tuple[Group | None, float]:
     known = residuals()
     family = known.heirs.get(device.family, device.family)
-    group = known.groups.get(family, {}).get(class_of(op, device))
+    groups = known.groups.get(family, {})
+    name, widening = class_of(op, device), 1.0
+    if name not in groups and isinstance(op, MatMul | GroupedMatMul) and name.startswith(_of_other_weights(op)):
+        # Products with weights of this format were not measured alone: at least as far off as those of their own.
+        name, widening = device.kernel_key(kernel_class(op), op.matrix_dtype), known.widening
+    group = groups.get(name)
     if group is None or group.rows < FEWEST_ROWS:
         return None, 1.0
-    return group, 1.0 if device.name in known.measured.get(family, ()) else known.widening
+    return group, widening if device.name in known.measured.get(family, ()) else widening * known.widening
+
+
+def _of_other_weights(op: MatMul | GroupedMatMul) -> str:
+    """How keys of costs begin that are of products in the dtype of ``op`` with weights of another."""
+    return f"{kernel_class(op)}_{op.matrix_dtype}_"
 
 
 def unmeasured_band() -> Band:

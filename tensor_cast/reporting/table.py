@@ -123,6 +123,9 @@ def _fusions(estimate: Estimate) -> Iterator[str]:
 def _engine(estimate: Estimate) -> str:
     """What the serving engine adds to the kernels of this step; nothing without one."""
     from tensor_cast.performance_model.engine import get_engine
+    from tensor_cast.performance_model.engine_kernels import own_rows
+    from tensor_cast.performance_model.error import class_of
+    from tensor_cast.unmeasured import class_words
 
     if estimate.deployment.engine == "none":
         return ""
@@ -132,6 +135,12 @@ def _engine(estimate: Estimate) -> str:
         text += f" and {duration(first)} a request"
     if engine.launch_overlap:
         text += f"; {percent(engine.launch_overlap)} of a launch hides behind the kernel before"
+    device = estimate.device
+    priced = {class_of(kernel.op, device) for kernel in estimate.kernels}
+    for key in own_rows(device, engine):
+        if key in priced:
+            reached = percent(device.kernels[key].matrix_efficiency)
+            text += f"; its {class_words(key)} reach {reached} of the matrix peak"
     return text
 
 

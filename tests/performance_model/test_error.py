@@ -13,7 +13,9 @@ from tensor_cast import Deployment, TextWorkload, simulate
 from tensor_cast.devices import get_device
 from tensor_cast.devices.registry import DeviceRegistry
 from tensor_cast.evaluation.chinese_warnings import translated
-from tensor_cast.ops import Elementwise, MatMul, Tensor
+from tensor_cast.ops import Elementwise, GroupedMatMul, MatMul, Tensor
+from tensor_cast.performance_model.engine import engines, get_engine
+from tensor_cast.performance_model.engine_kernels import with_own_kernels
 from tensor_cast.performance_model.error import (
     UNKNOWN,
     Band,
@@ -70,6 +72,21 @@ def test_a_device_without_measurements_has_a_wider_band() -> None:
     measured, _ = error_band(product(), timing(1e-3), A3)
     inherited, _ = error_band(product(), timing(1e-3), get_device("ATLAS_800_A2_376T_64G"))
     assert inherited == pytest.approx(KNOWN.widening * measured)
+
+
+def test_weights_of_another_format_widen_the_band_of_their_products() -> None:
+    # FP4 experts on a BF16 matrix unit have a row of their own with vLLM, and no group: BF16 experts have one.
+    x, w = Tensor((8.0, 64.0), "bfloat16"), Tensor((4.0, 64.0, 64.0), "fp4", "weight")
+    experts = GroupedMatMul(
+        name="m", part="p", inputs=(x, w), outputs=(), m=8.0, k=64.0, n=64.0, groups=4.0, active_groups=4.0,
+        matrix_dtype="bfloat16",
+    )  # fmt: skip
+    served = with_own_kernels(H100, get_engine("vllm"))
+    assert class_of(experts, served) == "grouped_matmul_bfloat16_fp4"
+    assert class_of(experts, served) not in KNOWN.groups["nvidia_hopper"]
+    plain, _ = error_band(experts, timing(1e-3), H100)
+    assert plain == KNOWN.groups["nvidia_hopper"]["grouped_matmul"].long.low
+    assert error_band(experts, timing(1e-3), served)[0] == pytest.approx(KNOWN.widening * plain)
 
 
 def test_measured_points_have_the_error_of_their_source() -> None:
@@ -172,7 +189,10 @@ def test_a_warning_names_kernels_in_words(name: str, words: str) -> None:
 
 def test_every_class_of_the_packaged_devices_has_words_in_both_languages() -> None:
     classes = {name for device in DeviceRegistry().values() for name in (*device.kernels, "collective")}
+    brought = {row for engine in engines().values() for rows in engine.kernels.values() for row in rows}
     assert len(classes) > 10
+    assert brought - classes
+    classes |= brought
     for name in classes:
         english = class_words(name)
         assert "_" not in english

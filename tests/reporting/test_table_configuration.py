@@ -55,6 +55,13 @@ def test_a_prefill_names_what_the_engine_takes_a_request(capsys: pytest.CaptureF
     assert "1 query x 1 token = 1 token," in printed
 
 
+def test_an_engines_own_kernels_are_named_with_what_they_reach(capsys: pytest.CaptureFixture[str]) -> None:
+    reached = get_engine("vllm").kernels["nvidia_hopper"]["grouped_matmul_fp8"]["matrix_efficiency"]
+    words = f"; its FP8 matrix products of experts reach {reached:.1%} of the matrix peak"
+    assert words in report(capsys, "--engine", "vllm")
+    assert "matrix peak" not in report(capsys, "--engine", "trtllm")
+
+
 @pytest.mark.parametrize("flags", [(), ("--engine", "vllm"), ("--engine", "mindie")])
 def test_categories_and_the_time_without_a_kernel_make_the_step(
     capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
