@@ -44,7 +44,7 @@ class Estimate(TimedKernels):
     @cached_property
     def error_band(self) -> Band:
         """Relative error of ``total_time_s``; what a request costs its engine is known within a factor of 2."""
-        parts = [(kernel.band, kernel.total_s) for kernel in self.kernels]
+        parts = self.error_parts
         if not self.workload.decode and self.deployment.engine != "none":
             parts.append((unmeasured_band(), self.idle_s))
         return total_band(parts)

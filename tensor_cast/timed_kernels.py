@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tensor_cast.ops import CATEGORIES, Category, Op, Tensor
+from tensor_cast.ops import CATEGORIES, Category, GroupedMatMul, Op, Tensor
 from tensor_cast.performance_model.error import Band, row_band, total_band
 from tensor_cast.performance_model.roofline import BOUNDS, KernelTime
 from tensor_cast.performance_model.timing import ANALYTIC, SOURCES, Source, Timing, source_names
@@ -173,7 +173,21 @@ class TimedKernels:
     @cached_property
     def error_band(self) -> Band:
         """Relative error that ``total_time_s`` may have, from those of its kernels; NaN where too little is known."""
-        return total_band([(kernel.band, kernel.total_s) for kernel in self.kernels])
+        return total_band(self.error_parts)
+
+    @property
+    def error_parts(self) -> list[tuple[Band, Quantity]]:
+        """Bands and seconds of kernels that are wrong together.
+
+        Those are the launches of one kernel name in one part of the model, in whatever blocks, and the products of
+        expert layers, which were measured as one.
+        """
+        parts: dict[Hashable, list[tuple[Band, Quantity]]] = {}
+        for kernel in self.kernels:
+            op = kernel.op
+            key = GroupedMatMul if isinstance(op, GroupedMatMul) else (op.name, op.part)
+            parts.setdefault(key, []).append((kernel.band, kernel.total_s))
+        return [(row_band(part), sum((seconds for _, seconds in part), start=0.0)) for part in parts.values()]
 
     @property
     def error_low(self) -> Quantity:
