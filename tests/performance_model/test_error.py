@@ -13,7 +13,7 @@ from tensor_cast import Deployment, TextWorkload, simulate
 from tensor_cast.devices import get_device
 from tensor_cast.devices.registry import DeviceRegistry
 from tensor_cast.evaluation.chinese_warnings import translated
-from tensor_cast.ops import Elementwise, GroupedMatMul, MatMul, Tensor
+from tensor_cast.ops import Elementwise, GroupedMatMul, MatMul, Op, Tensor
 from tensor_cast.performance_model.engine import engines, get_engine
 from tensor_cast.performance_model.engine_kernels import with_own_kernels
 from tensor_cast.performance_model.error import (
@@ -28,6 +28,7 @@ from tensor_cast.performance_model.error import (
 )
 from tensor_cast.performance_model.roofline import KernelTime
 from tensor_cast.performance_model.timing import MEASURED, Timing
+from tensor_cast.timed_kernels import KernelEstimate, TimedKernels
 from tensor_cast.unmeasured import beyond_measurements, class_words
 from tests.small_models import dense
 
@@ -117,6 +118,30 @@ def test_errors_of_different_kernels_partly_cancel() -> None:
     band = total_band([(Band(-0.1, 0.2), 2.0), (Band(-0.1, 0.2), 2.0)])
     assert band.low == pytest.approx(-math.sqrt(r * 0.16 + (1 - r) * 0.08) / 4)
     assert band.high == pytest.approx(math.sqrt(r * 0.64 + (1 - r) * 0.32) / 4)
+
+
+def run_of(*ops: Op) -> TimedKernels:
+    """One launch each, in a block of its own, of a second that may be 10 % less or 20 % more."""
+    second = replace(timing(1.0), error_low=-0.1, error_high=0.2)
+    return TimedKernels(tuple(KernelEstimate(op, str(index), 1, 0, None, second) for index, op in enumerate(ops)))
+
+
+def test_a_kernel_of_several_blocks_and_the_products_of_an_expert_layer_are_wrong_together() -> None:
+    def experts(part: str) -> GroupedMatMul:
+        return GroupedMatMul(
+            name="grouped_matmul", part=part, inputs=(), outputs=(), m=8.0, k=64.0, n=64.0, groups=4.0,
+            active_groups=4.0,
+        )  # fmt: skip
+
+    for alike in ((product(), product()), (experts("moe.gate_up"), experts("moe.down"))):
+        run = run_of(*alike)
+        assert (run.error_low, run.error_high) == (pytest.approx(-0.1), pytest.approx(0.2))
+    r = KNOWN.correlation
+    apart = run_of(product(), replace(product(), part="q"))
+    assert apart.error_low == pytest.approx(-0.1 * math.sqrt(r + (1 - r) / 2))
+    # Two seconds of experts and one of another product.
+    mixed = run_of(experts("moe.gate_up"), product(), experts("moe.down"))
+    assert mixed.error_high == pytest.approx(0.2 * math.sqrt(r * 9 + (1 - r) * (4 + 1)) / 3)
 
 
 def test_a_total_is_unknown_when_most_of_it_is() -> None:
