@@ -25,6 +25,7 @@ if __package__ in (None, ""):
 from benchmarks import measured_serving as serving
 from benchmarks.accuracy_steps import FEW_OTHERS
 from benchmarks.cached_prompts import COMPUTED, matrix_share
+from benchmarks.fit_costs import yaml_of
 from benchmarks.measured_kernels import is_fitted
 from benchmarks.measured_serving import FloatArray
 from benchmarks.outdone import Outdone, outdone
@@ -37,7 +38,7 @@ from tensor_cast.performance_model.roofline import cost_variants
 from tensor_cast.quantity import Quantity
 
 BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
-Efficiencies = dict[str, float]
+Rows = dict[str, dict[str, float]]
 
 SOURCE = "fit of half of the public serving runs of aiconfigurator-core 0.12.0 (Apache-2.0)"
 # Of the mean absolute logarithm of the fitted rows; a constant that gains less is left at zero.
@@ -46,13 +47,18 @@ NOTHING = 1e-6
 
 FAMILY = "nvidia_hopper"
 FP8, FP4 = "grouped_matmul_fp8", "grouped_matmul_bfloat16_fp4"
-OWN_KERNELS = {"vllm": (FP8, FP4), "trtllm": (FP4,), "sglang": ()}
-"""Rows of expert kernels on Hopper that the runs of an engine are many enough to tell.
+OWN_KERNELS: dict[str, dict[str, tuple[str, ...]]] = {
+    "vllm": {FP8: ("matrix_efficiency",), FP4: ("matrix_efficiency", "memory_efficiency", "fixed_s")},
+    "trtllm": {FP4: ("matrix_efficiency", "memory_efficiency", "fixed_s")},
+    "sglang": {},
+}
+"""Rows of expert kernels on Hopper that the runs of an engine are many enough to tell, and which of their figures.
 
-There vLLM runs Triton's on FP8 and Marlin's on MXFP4, TensorRT-LLM Triton's on MXFP4 (recipes of InferenceX).
+There vLLM runs Triton's on FP8 and Marlin's on MXFP4, TensorRT-LLM Triton's on MXFP4 (recipes of InferenceX). Tables of
+kernels have those on FP8 at sizes of decodes, and none on MXFP4.
 """
 TAKEN_OVER = {"sglang": {FP8: "vllm", FP4: "trtllm"}}
-"""Rows of other engines that run the same kernels: SGLang's experts are Triton's too."""
+"""Rows of other engines that run the same kernels: SGLang's experts are Triton's too. Efficiencies are taken over."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +104,9 @@ def main() -> None:
     parser.add_argument("--update", action="store_true", help="write the constants into engines.yaml")
     arguments = parser.parse_args()
     text = DATA.read_text(encoding="utf-8")
-    found: dict[str, Efficiencies] = {}
+    found: dict[str, Rows] = {}
     for engine in OWN_KERNELS:
-        taken = {row: found[other][row] for row, other in TAKEN_OVER.get(engine, {}).items()}
+        taken = {row: _efficiencies(found[other][row]) for row, other in TAKEN_OVER.get(engine, {}).items()}
         entry, found[engine] = _fit(engine, Pricer(engine, load(arguments.measured, engine)), taken)
         print(entry, flush=True)
         before, _, rest = text.partition(f"\n{engine}:\n")
@@ -110,6 +116,11 @@ def main() -> None:
         text = before.rstrip("\n") + "\n" + entry + "".join(after)
     if arguments.update:
         DATA.write_text(text, encoding="utf-8")
+
+
+def _efficiencies(figures: Mapping[str, float]) -> dict[str, float]:
+    """What is of the kernels alone; a fixed cost holds what the engine launches around them too."""
+    return {name: value for name, value in figures.items() if name.endswith("efficiency")}
 
 
 def load(directory: Path, engine: str) -> list[MeasuredRuns]:
@@ -142,35 +153,36 @@ def _expert_row(estimate: Estimate) -> str:
 
 
 class Pricer:
-    """Prices the runs of an engine without its own times, with expert kernels of given efficiencies."""
+    """Prices the runs of an engine without its own times, with expert kernels of given figures."""
 
     def __init__(self, engine: str, measured: Sequence[MeasuredRuns]) -> None:
         self._engine = engine
         self._measured = measured
-        self._columns: dict[tuple[int, float | None], tuple[FloatArray, ...]] = {}
+        self._columns: dict[tuple[int, tuple[tuple[str, float], ...]], tuple[FloatArray, ...]] = {}
 
-    def __call__(self, efficiencies: Mapping[str, float]) -> Runs:
+    def __call__(self, rows: Mapping[str, Mapping[str, float]]) -> Runs:
         """Columns over all runs."""
         parts = []
         for index, measured in enumerate(self._measured):
-            efficiency = efficiencies.get(measured.row)
-            if (index, efficiency) not in self._columns:
-                self._columns[index, efficiency] = self._price(measured, efficiency)
-            parts.append(self._columns[index, efficiency])
+            figures = rows.get(measured.row, {})
+            key = index, tuple(figures.items())
+            if key not in self._columns:
+                self._columns[key] = self._price(measured, figures)
+            parts.append(self._columns[key])
         return Runs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    def rows(self, row: str) -> BoolArray:
+    def concerns(self, row: str) -> BoolArray:
         """Which of the runs use expert kernels of ``row``."""
         lengths = {index: len(columns[0]) for (index, _), columns in self._columns.items()}
         return np.concatenate([np.full(lengths[i], one.row == row) for i, one in enumerate(self._measured)])
 
-    def _price(self, measured: MeasuredRuns, efficiency: float | None) -> tuple[FloatArray, ...]:
+    def _price(self, measured: MeasuredRuns, figures: Mapping[str, float]) -> tuple[FloatArray, ...]:
         bare = replace(
             get_engine(self._engine), step_s=0.0, launch_overlap=0.0, request_s=0.0, expert_layer_s=0.0, kernels={}
         )
-        if efficiency is not None:
+        if figures:
             source = {f"kernels.{FAMILY}.{measured.row}": "tried"}
-            kernels = {FAMILY: {measured.row: {"matrix_efficiency": efficiency}}}
+            kernels = {FAMILY: {measured.row: dict(figures)}}
             bare = replace(bare, kernels=kernels, sources={**bare.sources, **source})
         with mock.patch.dict(engines(), {self._engine: bare}):
             return _columns(serving.price(measured.runs.config, measured.runs.loads), measured)
@@ -229,10 +241,10 @@ def _constants(runs: Runs) -> Constants:
     return Constants(by_token, layered if worth else first, worth)
 
 
-def _fit(name: str, pricer: Pricer, taken: Efficiencies) -> tuple[str, Efficiencies]:
-    """The entry of an engine, and the efficiencies of its expert kernels."""
-    efficiencies = {**taken, **_fit_kernels(name, pricer)}
-    found = _constants(pricer(efficiencies))
+def _fit(name: str, pricer: Pricer, taken: Rows) -> tuple[str, Rows]:
+    """The entry of an engine, and its rows of expert kernels."""
+    rows = {**taken, **_fit_kernels(name, pricer)}
+    found = _constants(pricer(rows))
     step, overlap, share = found.by_token.values
     request, queue, *layer = found.first.values
     on_tpot, on_ttft = f"{SOURCE}; TPOT, {found.by_token.words}", f"{SOURCE}; TTFT of few requests, {found.first.words}"
@@ -246,51 +258,63 @@ def _fit(name: str, pricer: Pricer, taken: Efficiencies) -> tuple[str, Efficienc
         "queue_share": on_ttft,
         "expert_spread": packaged.sources["expert_spread"],
     }
-    for row in efficiencies:
-        sources[f"kernels.{FAMILY}.{row}"] = _kernel_source(name, row, pricer, efficiencies)
-    rows = "".join(f"      {row}: {{matrix_efficiency: {value:g}}}\n" for row, value in efficiencies.items())
+    for row in rows:
+        sources[f"kernels.{FAMILY}.{row}"] = _kernel_source(name, row, pricer, rows)
+    kernels = "".join(f"      {row}: {yaml_of(figures)}\n" for row, figures in rows.items())
     entry = (
         f"{name}:\n  step_s: {step:.3g}\n  launch_overlap: {overlap:.3g}\n  request_s: {request:.3g}\n"
         f"  expert_layer_s: {layer[0] if layer else 0:.3g}\n"
         f"  prefill_share: {share:.3g}\n  queue_share: {queue:.3g}\n"
-        f"  expert_spread: {packaged.expert_spread:.3g}\n  kernels:\n    {FAMILY}:\n{rows}  sources:\n"
+        f"  expert_spread: {packaged.expert_spread:.3g}\n  kernels:\n    {FAMILY}:\n{kernels}  sources:\n"
         + "".join(f'    {figure}: "{source}"\n' for figure, source in sources.items())
     )
-    return entry, efficiencies
+    return entry, rows
 
 
-def _fit_kernels(name: str, pricer: Pricer) -> Efficiencies:
+def _fit_kernels(name: str, pricer: Pricer) -> Rows:
     """Each row of the engine in turn, and a second time where they depend on each other."""
-    from scipy.optimize import minimize_scalar
+    from scipy.optimize import minimize
 
     device = get_device("H200_SXM_141GB")
-    found: Efficiencies = {}
-    for row in OWN_KERNELS[name] * min(len(OWN_KERNELS[name]), 2):
-        limit = device.kernels[priced_by(row, device)].matrix_efficiency
-        best = minimize_scalar(
-            lambda value, row=row: _constants(pricer({**found, row: float(value)})).cost,
-            bounds=(0.15, limit),
-            method="bounded",
-            options={"xatol": 0.01},
+    found: Rows = {}
+    own = OWN_KERNELS[name]
+    for row, names in list(own.items()) * min(len(own), 2):
+        packaged = device.kernels[priced_by(row, device)]
+        start = np.array([getattr(packaged, figure) for figure in names])
+        # Factors of the profile's figures: efficiencies of at most 1.
+        limits = [
+            (0.1, 1.0 / value if figure.endswith("efficiency") else 10.0)
+            for figure, value in zip(names, start, strict=True)
+        ]
+
+        def figures(factors: FloatArray, names=names, start=start) -> dict[str, float]:
+            return {name: float(f"{value:.2g}") for name, value in zip(names, start * factors, strict=True)}
+
+        best = minimize(
+            lambda factors, row=row, figures=figures: _constants(pricer({**found, row: figures(factors)})).cost,
+            [0.5, *np.ones(len(names) - 1)],
+            method="Nelder-Mead",
+            bounds=limits,
+            options={"xatol": 0.02, "fatol": 1e-4},
         )
-        found[row] = float(f"{best.x:.2g}")
+        found[row] = figures(best.x)
     return found
 
 
-def _kernel_source(name: str, row: str, pricer: Pricer, efficiencies: Efficiencies) -> str:
+def _kernel_source(name: str, row: str, pricer: Pricer, rows: Rows) -> str:
     """Where a row comes from, with the errors of the runs that have such experts with and without it."""
     origin = f"{SOURCE}, with the engine's other constants"
     if row not in OWN_KERNELS[name]:
         origin = f"assumed: as {TAKEN_OVER[name][row]}, whose kernels it runs"
-    rows = pricer.rows(row)
-    if not rows.any():
+    concerned = pricer.concerns(row)
+    if not concerned.any():
         return f"{origin}; no run of such experts is published"
-    with_row = _sizes_of_errors(pricer(efficiencies))
-    without = _sizes_of_errors(pricer({key: value for key, value in efficiencies.items() if key != row}))
+    with_row = _sizes_of_errors(pricer(rows))
+    without = _sizes_of_errors(pricer({key: figures for key, figures in rows.items() if key != row}))
     halves = []
     for half in (with_row.runs.fitted, ~with_row.runs.fitted):
         figures = (
-            (what, rows & half & tells, errors, others)
+            (what, concerned & half & tells, errors, others)
             for what, tells, errors, others in (
                 ("TPOT", with_row.runs.tpot_tells, with_row.tpot, without.tpot),
                 ("TTFT", with_row.runs.few, with_row.ttft, without.ttft),
