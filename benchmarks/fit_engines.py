@@ -3,8 +3,8 @@
 Fits ``step_s``, ``launch_overlap`` and ``prefill_share`` to the output-token times of public serving runs and then
 ``request_s``, ``queue_share`` and, where it is worth a constant, ``expert_layer_s`` to the first-token times at up to 4
 requests a replica, on the runs whose key has an even CRC-32, by the mean absolute logarithm of predicted over measured
-time. Around that, it fits what expert kernels that an engine brings along reach of the matrix rate, which no table of
-kernels tells for prompts. Needs SciPy.
+time. Around that, it fits what expert kernels that an engine brings along cost, as far as no table of kernels tells.
+Needs SciPy.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from tensor_cast.performance_model.engine_kernels import with_own_kernels
 from tensor_cast.pipeline_parallel import pipeline_wait
 from tensor_cast.pricing import check_world, collectives, device_profile, performance_timer, price
 from tensor_cast.timed_kernels import TimedKernels
-from tensor_cast.unmeasured import beyond_measurements
+from tensor_cast.unmeasured import assumed_of_engine, beyond_measurements
 from tensor_cast.workload import TextWorkload
 
 
@@ -60,14 +60,15 @@ def simulate(
     spec = _spec(model)
     workload = with_image_tokens(spec, workload)
     engine = get_engine(deployment.engine) if deployment.engine != "none" else None
-    profile = with_own_kernels(device_profile(device), engine)
+    profile = device_profile(device)
     check_world(profile, deployment.world_size)
+    served = with_own_kernels(profile, engine)
     step = build(spec, workload, deployment, expert_spread=engine.expert_spread if engine else 0.0)
-    timer = performance_timer(profile, performance_model, database, interpolate=interpolate)
+    timer = performance_timer(served, performance_model, database, interpolate=interpolate)
     eager = deployment.execution == "eager"
-    kernels = price(step.graph, profile, timer, engine)
+    kernels = price(step.graph, served, timer, engine)
     run = TimedKernels(tuple(kernels))
-    wait = pipeline_wait(step, kernels, profile, layers=len(spec.layers), decode=workload.decode, eager=eager)
+    wait = pipeline_wait(step, kernels, served, layers=len(spec.layers), decode=workload.decode, eager=eager)
     parameters = count_parameters(spec)
     return Estimate(
         model=spec,
@@ -79,11 +80,12 @@ def simulate(
         parameters_total=parameters.total,
         parameters_active=parameters.active,
         kernels=run.kernels if wait is None else (*run.kernels, wait),
-        collectives=tuple(collectives(step.graph, profile, timer)),
+        collectives=tuple(collectives(step.graph, served, timer)),
         memory=text_memory(spec, step, workload, deployment, profile, reserved_bytes=reserved_bytes),
         warnings=(
             *cautions(spec, workload, deployment, step, engine),
-            *beyond_measurements(kernels, profile),
+            *assumed_of_engine(kernels, profile, engine),
+            *beyond_measurements(kernels, served),
         ),
         performance_model=performance_model,
         idle_s=idle_time(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tensor_cast.ops import CATEGORIES, Category, GroupedMatMul, Op, Tensor
-from tensor_cast.performance_model.error import Band, row_band, total_band
+from tensor_cast.performance_model.error import Band, row_band, total_band, wrong_together
 from tensor_cast.performance_model.roofline import BOUNDS, KernelTime
 from tensor_cast.performance_model.timing import ANALYTIC, SOURCES, Source, Timing, source_names
 from tensor_cast.quantity import Quantity
@@ -187,7 +187,7 @@ class TimedKernels:
             op = kernel.op
             key = GroupedMatMul if isinstance(op, GroupedMatMul) else (op.name, op.part)
             parts.setdefault(key, []).append((kernel.band, kernel.total_s))
-        return [(row_band(part), sum((seconds for _, seconds in part), start=0.0)) for part in parts.values()]
+        return [one for part in parts.values() for one in wrong_together(part)]
 
     @property
     def error_low(self) -> Quantity:

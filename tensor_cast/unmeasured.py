@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.ops import Collective
-from tensor_cast.performance_model.error import FEWEST_ROWS, class_of, residuals
+from tensor_cast.performance_model.engine import Engine
+from tensor_cast.performance_model.engine_kernels import own_rows, with_own_kernels
+from tensor_cast.performance_model.error import FEWEST_ROWS, class_of, measured_class, residuals
 from tensor_cast.performance_model.timing import MEASURED
 from tensor_cast.timed_kernels import KernelEstimate
 
@@ -109,29 +111,60 @@ def beyond_measurements(kernels: Sequence[KernelEstimate], device: DeviceProfile
     total = float(np.max(sum((kernel.total_s for kernel in kernels), start=0.0)))
     shares: dict[str, float] = {}
     longest: dict[str, float] = {}
+    measured_as: dict[str, str] = {}
     for kernel in kernels:
         if kernel.source != "analytic" or not kernel.op.inputs:
             continue
         name = class_of(kernel.op, device)
+        measured_as[name] = measured_class(kernel.op, device)
         shares[name] = shares.get(name, 0.0) + float(np.max(kernel.total_s)) / total
         longest[name] = max(longest.get(name, 0.0), float(np.max(kernel.time.total_s)))
     notable = [name for name, share in shares.items() if share >= NOTABLE_SHARE]
     groups = known.groups.get(family, {})
-    missing = [name for name in notable if name not in groups or groups[name].rows < FEWEST_ROWS]
+    residual = {name: groups.get(measured_as[name]) for name in notable}
+    missing = [name for name, group in residual.items() if group is None or group.rows < FEWEST_ROWS]
     messages = []
     if missing:
         words = ", ".join(map(class_words, missing))
         messages.append(f"No measurement near this: {words} on {device.name}.")
+    apart = [name for name in notable if name not in missing and measured_as[name] != name]
+    if apart:
+        words = ", ".join(map(class_words, apart))
+        messages.append(f"Not measured alone: {words}; their error is taken from products without such weights.")
     devices = known.measured.get(family, ())
     if devices and device.name not in devices and len(missing) < len(notable):
         messages.append(f"Kernel times of {device.name} rest on measurements of {' and '.join(devices)}.")
     for name in notable:
-        if name not in missing and longest[name] > 2.0 * groups[name].longest_s:
+        group = residual[name]
+        if name not in missing and group is not None and longest[name] > 2.0 * group.longest_s:
             messages.append(
                 f"One of the {class_words(name)} takes {_duration(longest[name])}, longer than all that were measured "
-                f"(at most {_duration(groups[name].longest_s)})."
+                f"(at most {_duration(group.longest_s)})."
             )
     return messages
+
+
+def used_rows(
+    kernels: Iterable[KernelEstimate], device: DeviceProfile, engine: Engine | None
+) -> dict[str, Mapping[str, float]]:
+    """Rows of costs that ``engine`` brings along to ``device`` and that price one of ``kernels``, with its figures."""
+    served = with_own_kernels(device, engine)
+    classes = {class_of(kernel.op, served) for kernel in kernels}
+    return {key: figures for key, figures in own_rows(device, engine).items() if key in classes}
+
+
+def assumed_of_engine(kernels: Iterable[KernelEstimate], device: DeviceProfile, engine: Engine | None) -> list[str]:
+    """Warning of kernels of ``engine`` that were not seen on such a device, or with another engine only."""
+    served = with_own_kernels(device, engine)
+    assumed = [
+        key
+        for key, figures in used_rows(kernels, device, engine).items()
+        if any(served.sources[f"kernels.{key}.{figure}"].startswith("assumed") for figure in figures)
+    ]
+    if engine is None or not assumed:
+        return []
+    words = ", ".join(map(class_words, assumed))
+    return [f"Assumed of {engine.name} on {device.name}, from runs of other engines or devices: {words}."]
 
 
 def class_words(name: str) -> str:

@@ -35,7 +35,8 @@ def add_compilation_arguments(parser: CommandParser) -> None:
         type=choice(ENGINES),
         metavar="ENGINE",
         default="none",
-        help=f"serving engine whose own time is added to the step: {', '.join(ENGINES)} (default: none)",
+        help="serving engine whose own time is added to the step, and whose own kernels of experts are priced where "
+        f"known: {', '.join(ENGINES)} (default: none)",
     )
     group.add_argument(
         "--execution",

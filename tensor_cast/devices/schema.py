@@ -83,6 +83,7 @@ class Kernels(Struct, forbid_unknown_fields=True):
     grouped_matmul: Kernel | UnsetType = UNSET
     grouped_matmul_int8: Kernel | UnsetType = UNSET
     grouped_matmul_int8_int4: Kernel | UnsetType = UNSET
+    grouped_matmul_bfloat16_fp4: Kernel | UnsetType = UNSET
     grouped_matmul_fp8: Kernel | UnsetType = UNSET
     grouped_matmul_fp4: Kernel | UnsetType = UNSET
     attention_prefill: Kernel | UnsetType = UNSET

@@ -44,6 +44,12 @@ WARNINGS: dict[str, str] = {
         "{ranks} 个专家并行 rank 中最忙的一个按平均值的 {skew} 倍计：这是观察到的 {engine} 的专家分布；可用 {name} "
         "说明实际的均衡程度。"
     ),
+    "Not measured alone: {classes}; their error is taken from products without such weights.": (
+        "没有单独实测：{classes}；误差取自不带这种权重的乘积。"
+    ),
+    "Assumed of {engine} on {device}, from runs of other engines or devices: {classes}.": (
+        "对 {device} 上的 {engine} 所作的假设，依据其他引擎或设备的运行：{classes}。"
+    ),
     # Drafting
     "Nothing drafts the {most} tokens a query that the decode step verifies: all of them count as accepted, an upper "
     "bound of its throughput ({one} or {other} draft them).": (

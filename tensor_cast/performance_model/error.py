@@ -90,11 +90,16 @@ def residuals() -> Residuals:
 
 def class_of(op: Op, device: DeviceProfile) -> str:
     """The row of a device's costs that prices ``op``, as residuals are grouped: ``matmul``, ``matmul_fp8``, ..."""
-    if isinstance(op, Overlapped):
-        return class_of(op.compute[0], device)
     if isinstance(op, Collective):
         return "collective"
-    return cost_key(op, device)
+    return cost_key(main_part(op), device)
+
+
+def main_part(op: Op) -> Op:
+    """The op itself, or the part of a fused kernel that most of its work is: a product, if it has one."""
+    if not isinstance(op, Overlapped):
+        return op
+    return next((part for part in op.compute if isinstance(part, MatMul | GroupedMatMul)), op.compute[0])
 
 
 def error_band(op: Op, timing: Timing, device: DeviceProfile) -> tuple[Quantity, Quantity]:
@@ -121,20 +126,26 @@ def _analytic_band(op: Op, seconds: Quantity, device: DeviceProfile) -> Band:
 def _group(op: Op, device: DeviceProfile) -> tuple[Group | None, float]:
     known = residuals()
     family = known.heirs.get(device.family, device.family)
-    groups = known.groups.get(family, {})
-    name, widening = class_of(op, device), 1.0
-    if name not in groups and isinstance(op, MatMul | GroupedMatMul) and name.startswith(_of_other_weights(op)):
-        # Products with weights of this format were not measured alone: at least as far off as those of their own.
-        name, widening = device.kernel_key(kernel_class(op), op.matrix_dtype), known.widening
-    group = groups.get(name)
+    name = measured_class(op, device)
+    group = known.groups.get(family, {}).get(name)
     if group is None or group.rows < FEWEST_ROWS:
         return None, 1.0
-    return group, widening if device.name in known.measured.get(family, ()) else widening * known.widening
+    wider = (name != class_of(op, device)) + (device.name not in known.measured.get(family, ()))
+    return group, known.widening**wider
 
 
-def _of_other_weights(op: MatMul | GroupedMatMul) -> str:
-    """How keys of costs begin that are of products in the dtype of ``op`` with weights of another."""
-    return f"{kernel_class(op)}_{op.matrix_dtype}_"
+def measured_class(op: Op, device: DeviceProfile) -> str:
+    """The class whose residuals ``op`` has: its own; of products with weights of another format, that of their own.
+
+    Those were not measured alone: they are at least as far off.
+    """
+    name, op = class_of(op, device), main_part(op)
+    known = residuals()
+    groups = known.groups.get(known.heirs.get(device.family, device.family), {})
+    if name in groups or not isinstance(op, MatMul | GroupedMatMul):
+        return name
+    of_other_weights = name.startswith(f"{kernel_class(op)}_{op.matrix_dtype}_")
+    return device.kernel_key(kernel_class(op), op.matrix_dtype) if of_other_weights else name
 
 
 def unmeasured_band() -> Band:
@@ -151,6 +162,21 @@ def row_band(parts: Sequence[tuple[Band, Quantity]]) -> Band:
     # A row of a sweep may not run at all at some points.
     whole = np.where(np.greater(total, 0.0), total, 1.0)
     return Band(np.divide(low, whole), np.divide(high, whole))
+
+
+def wrong_together(parts: Sequence[tuple[Band, Quantity]]) -> list[tuple[Band, Quantity]]:
+    """Kernels whose errors are the same, as one part of a total, and beside it those of which nothing is known."""
+    known: list[tuple[Band, Quantity]] = []
+    seconds_known: Quantity = 0.0
+    seconds_unknown: Quantity = 0.0
+    for band, seconds in parts:
+        unknown = np.isnan(band.low)
+        here = np.where(unknown, 0.0, seconds)
+        known.append((Band(np.where(unknown, 0.0, band.low), np.where(unknown, 0.0, band.high)), here))
+        seconds_known = seconds_known + here
+        seconds_unknown = seconds_unknown + np.where(unknown, seconds, 0.0)
+    found = [(row_band(known), seconds_known)]
+    return [*found, (UNKNOWN, seconds_unknown)] if np.any(seconds_unknown) else found
 
 
 def total_band(parts: Iterable[tuple[Band, Quantity]]) -> Band:

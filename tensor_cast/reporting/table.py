@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,9 +123,7 @@ def _fusions(estimate: Estimate) -> Iterator[str]:
 def _engine(estimate: Estimate) -> str:
     """What the serving engine adds to the kernels of this step; nothing without one."""
     from tensor_cast.performance_model.engine import get_engine
-    from tensor_cast.performance_model.engine_kernels import own_rows
-    from tensor_cast.performance_model.error import class_of
-    from tensor_cast.unmeasured import class_words
+    from tensor_cast.unmeasured import class_words, used_rows
 
     if estimate.deployment.engine == "none":
         return ""
@@ -135,13 +133,19 @@ def _engine(estimate: Estimate) -> str:
         text += f" and {duration(first)} a request"
     if engine.launch_overlap:
         text += f"; {percent(engine.launch_overlap)} of a launch hides behind the kernel before"
-    device = estimate.device
-    priced = {class_of(kernel.op, device) for kernel in estimate.kernels}
-    for key in own_rows(device, engine):
-        if key in priced:
-            reached = percent(device.kernels[key].matrix_efficiency)
-            text += f"; its {class_words(key)} reach {reached} of the matrix peak"
+    for key, figures in used_rows(estimate.kernels, estimate.device, engine).items():
+        text += f"; its {class_words(key)} {_of_row(figures)}"
     return text
+
+
+def _of_row(figures: Mapping[str, float]) -> str:
+    """What kernels reach of the peaks, and what each costs beside."""
+    peaks = (("matrix_efficiency", "the matrix peak"), ("memory_efficiency", "the bandwidth"))
+    reached = [f"{percent(figures[figure])} of {peak}" for figure, peak in peaks if figure in figures]
+    words = [f"reach {' and '.join(reached)}"] if reached else []
+    if "fixed_s" in figures:
+        words.append(f"take {duration(figures['fixed_s'])} each beside")
+    return ", and ".join(words)
 
 
 def parameters(total: int, active: int) -> str:

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from benchmarks import accuracy, measured_a3, measured_kernels, measured_recipes
 from benchmarks.accuracy_report import anchor, document, markdown
 from benchmarks.accuracy_rows import Aim, Group, Row, Summary, worst
-from benchmarks.accuracy_steps import UNREACHABLE, recipes, request_of_step, steps
+from benchmarks.accuracy_steps import UNREACHABLE, recipes, request_of_step, serving_groups, steps
 from tensor_cast.ops import Attention, Collective, Elementwise, GroupedMatMul, MatMul
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,6 +64,8 @@ def test_rows_left_out_for_a_fault_are_shown_with_what_they_would_change() -> No
     assert words in text
     assert "| `x y` | 5 s | 1 s | -80% |" in text
     assert "| [G](#g) | 1 | 20.0% |" in text
+    aimed = markdown([replace(group, aim=Aim(mean=0.3))], plots=None, target=ROOT / "docs" / "absent.md")
+    assert "| mean 30 % (50.0% with rows left out) |" in aimed
     assert document([group], rows=False)["g"]["left_out"] == {"reason": "a fault", "rows": 2}
 
 
@@ -172,6 +175,22 @@ def test_a_step_that_no_device_could_do_is_left_out() -> None:
     group = steps([{**case, "measured_s": 0.1}])
     assert (group.rows, group.unpriced) == ([], {UNREACHABLE: 1})
     assert len(steps([case]).rows) == 1
+
+
+def test_runs_that_others_outdid_count_in_no_figure() -> None:
+    common = {
+        "mode": "agg", "model_path": "meta-llama/Llama-3.1-8B-Instruct", "system": "h200_sxm", "backend": "vllm",
+        "isl": 1000, "osl": 500, "batch_size": 4, "tp_size": 1, "attention_dp_size": 1,
+        "silicon_data_source": "silicon_concurrency=4",
+    }  # fmt: skip
+    usual = {**common, "silicon_ttft_ms": 100.0, "silicon_tpot_ms": 10.0}
+    late = {**common, "system": "b200_sxm", "silicon_ttft_ms": 400.0, "silicon_tpot_ms": 10.0}
+    slow = {**late, "isl": 1001, "silicon_ttft_ms": 100.0, "silicon_tpot_ms": 40.0}
+    table = [accuracy.Columns(row) for row in (usual, late, {**usual, "isl": 1001}, slow)]
+    dense, _, first = serving_groups(table)
+    assert [row.measured_s for row in dense.faulty] == [0.04]
+    assert [row.measured_s for row in first.faulty] == [0.4]
+    assert (len(dense.rows), len(first.rows)) == (3, 3)
 
 
 def test_recipes_are_steps_of_all_dies() -> None:

@@ -86,6 +86,16 @@ def test_tensorrt_waits_for_prompts_where_its_recipe_says_so() -> None:
     assert waits("deepseek-ai/DeepSeek-R1", tp=1, dp=8, backend="trtllm", isl=1000) == 0.0
 
 
+def test_a_load_waits_as_its_requests_in_flight_say() -> None:
+    for in_flight, steps in ((4, 4.5), (16, 14.5)):
+        source = f"silicon_concurrency={in_flight}"
+        row = serving_row(
+            isl=1024, osl=1024, system="b200_sxm", batch_size=in_flight, silicon_data_source=source, moe_tp_size=8,
+            moe_ep_size=1,
+        )  # fmt: skip
+        assert measured_serving.load(row, Deployment(world_size=8, tp_size=8)).wait_steps == steps
+
+
 def test_sglang_looks_for_prompts_as_often_as_its_recipe_says() -> None:
     # Once in 10 steps a prompt waits for 5 on average, once a step for half of one, which every engine has.
     r1, glm, qwen = "deepseek-ai/DeepSeek-R1", "zai-org/GLM-5", "Qwen/Qwen3.5-397B-A17B"

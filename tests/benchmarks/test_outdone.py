@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +17,13 @@ FEW, MANY = Load(4.0, 8192.0, 1024.0), Load(64.0, 8192.0, 1024.0)
 
 
 def runs(
-    *figures: tuple[Load, float, float], device: str = "B200_SXM", model: str = "m", **changes: int
+    *figures: tuple[Load, float, float],
+    device: str = "B200_SXM",
+    model: str = "m",
+    engine: str = "sglang",
+    **changes: Any,
 ) -> MeasuredRuns:
-    config = Configuration(model, device, "sglang", replace(DEPLOYMENT, **changes))
+    config = Configuration(model, device, engine, replace(DEPLOYMENT, **changes))
     ttft, tpot = (np.array([figure[index] for figure in figures]) for index in (1, 2))
     loads = tuple(load for load, _, _ in figures)
     return MeasuredRuns(config, tuple(map(repr, loads)), loads, tpot_s=tpot, ttft_s=ttft, repeats=np.ones(len(loads)))
@@ -43,7 +48,13 @@ def test_a_run_of_more_requests_outdoes_one_of_fewer_of_its_own_configuration() 
     "other",
     [
         runs((FEW, 1.0, 1e-3), device="B300_SXM"),  # a better device
+        runs((FEW, 1.0, 1e-3), device="H200_SXM_141GB"),  # as fast matrix units, and more bandwidth
         runs((FEW, 1.0, 1e-3), model="n"),
+        runs((FEW, 1.0, 1e-3), engine="trtllm"),
+        runs((FEW, 1.0, 1e-3), quantize_linear="MXFP4"),
+        runs((FEW, 1.0, 1e-3), quantize_non_expert_linear="DISABLED"),
+        runs((FEW, 1.0, 1e-3), quantize_attention="FP8"),
+        runs((replace(FEW, mean_share=0.9), 1.0, 1e-3)),
         runs((FEW, 1.0, 1e-3), world_size=16, tp_size=16),
         runs((FEW, 1.0, 1e-3), dp_size=8, tp_size=1),
         runs((replace(FEW, concurrency=2.0), 1.0, 1e-3)),
@@ -52,7 +63,8 @@ def test_a_run_of_more_requests_outdoes_one_of_fewer_of_its_own_configuration() 
     ],
 )
 def test_a_run_with_less_to_do_or_more_to_do_it_with_says_nothing(other: MeasuredRuns) -> None:
-    slow = runs((FEW, 30.0, 1.0), device="H200_SXM_141GB" if other.config.device == "B300_SXM" else "B200_SXM")
+    worse = {"B300_SXM": "H200_SXM_141GB", "H200_SXM_141GB": "H100_SXM_80GB", "B200_SXM": "B200_SXM"}
+    slow = runs((FEW, 30.0, 1.0), device=worse[other.config.device])
     found = outdone([slow, other])[0]
     assert not found.ttft.any()
     assert not found.tpot.any()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tensor_cast import Deployment, TextWorkload, simulate
-from tensor_cast.devices import KernelCost, get_device
+from tensor_cast.devices import DeviceProfile, KernelCost, get_device, load_device_file
 from tensor_cast.devices.schema import Kernels
 from tensor_cast.ops import GroupedMatMul
 from tensor_cast.performance_model.engine import Engine, engines, get_engine
 from tensor_cast.performance_model.engine_kernels import own_rows, priced_by, with_own_kernels
+from tests.small_models import sparse
 
 H200 = get_device("H200_SXM_141GB")
 FP8, FP4 = "grouped_matmul_fp8", "grouped_matmul_bfloat16_fp4"
@@ -28,7 +30,8 @@ def test_a_row_is_that_of_the_profile_but_for_the_engines_figures() -> None:
     assert priced_by(FP4, H200) == "grouped_matmul"
     assert found.kernels[FP4] == replace(H200.kernels["grouped_matmul"], matrix_efficiency=0.4, overlap=0.9)
     assert found.sources[f"kernels.{FP4}.overlap"] == "e: measured"
-    assert own_rows(found, ENGINE) == [FP8, FP4]
+    assert found.sources[f"kernels.{FP4}.fixed_s"] == H200.sources["kernels.grouped_matmul.fixed_s"]
+    assert own_rows(H200, ENGINE) == ROWS
     others = {key: cost for key, cost in found.kernels.items() if key not in ROWS}
     assert others == {key: cost for key, cost in H200.kernels.items() if key not in ROWS}
 
@@ -37,15 +40,74 @@ def test_other_families_and_no_engine_change_nothing() -> None:
     b200 = get_device("B200_SXM")
     assert with_own_kernels(b200, ENGINE) is b200
     assert with_own_kernels(H200, None) is H200
-    assert own_rows(b200, ENGINE) == []
+    assert own_rows(b200, ENGINE) == own_rows(H200, None) == {}
 
 
-def test_what_was_measured_on_a_device_of_ones_own_stays() -> None:
+def test_an_estimate_has_the_device_that_was_asked_for() -> None:
+    workload = TextWorkload(num_queries=4, query_length=512)
+    served = simulate(sparse(), device=H200, workload=workload, deployment=Deployment(engine="vllm"))
+    assert served.device is H200
+
+
+def device_file(path: Path, kernels: str = "", sources: str = "") -> DeviceProfile:
+    text = "name: MINE\nfamily: nvidia_hopper\nmatrix_flops: {bfloat16: 989e12, fp8: 1978e12}\n"
+    target = path / "mine.yaml"
+    target.write_text(f"{text}memory_bytes: 1e11\nmemory_bandwidth: 4e12\n{kernels}{sources}", encoding="utf-8")
+    return load_device_file(target)[0]
+
+
+@pytest.mark.parametrize(
+    ("stated", "matrix", "memory"),
+    [
+        ("", 0.3, H200.kernels[FP8].memory_efficiency),
+        (f"{FP8}: {{memory_efficiency: 0.5}}", 0.3, 0.5),
+        (f"{FP8}: {{matrix_efficiency: 0.6}}", 0.6, H200.kernels[FP8].memory_efficiency),
+        # The family's own figure, stated: it was chosen all the same.
+        (f"{FP8}: {{matrix_efficiency: {H200.kernels[FP8].matrix_efficiency}}}",
+         H200.kernels[FP8].matrix_efficiency, H200.kernels[FP8].memory_efficiency),
+    ],
+)  # fmt: skip
+def test_a_figure_of_ones_own_stays(tmp_path: Path, stated: str, matrix: float, memory: float) -> None:
+    mine = device_file(tmp_path, f"kernels:\n  {stated}\n" if stated else "")
+    found = with_own_kernels(mine, ENGINE)
+    assert (found.kernels[FP8].matrix_efficiency, found.kernels[FP8].memory_efficiency) == (matrix, memory)
+    assert found.sources[f"kernels.{FP8}.matrix_efficiency"].startswith("assumed: e: ") == (matrix == 0.3)
+
+
+def test_a_row_that_engines_alone_have_may_be_stated(tmp_path: Path) -> None:
+    mine = device_file(tmp_path, f"kernels:\n  {FP4}: {{matrix_efficiency: 0.2}}\n")
+    assert own_rows(mine, ENGINE) == {FP8: {"matrix_efficiency": 0.3}, FP4: {"overlap": 0.9}}
+
+
+def test_a_calibrated_figure_stays_and_one_handed_down_does_not() -> None:
+    path = f"kernels.{FP8}.matrix_efficiency"
+    handed_down = replace(H200, name="MINE", sources={**H200.sources, path: f"as H200: {H200.sources[path]}"})
+    assert with_own_kernels(handed_down, ENGINE).kernels[FP8].matrix_efficiency == 0.3
     calibrated = replace(H200.kernels[FP8], matrix_efficiency=0.55)
     mine = replace(H200, name="MINE", kernels={**H200.kernels, FP8: calibrated})
-    found = with_own_kernels(mine, ENGINE)
-    assert found.kernels[FP8] == calibrated
-    assert own_rows(found, ENGINE) == [FP4]
+    assert with_own_kernels(mine, ENGINE).kernels[FP8] == calibrated
+    assert list(own_rows(mine, ENGINE)) == [FP4]
+
+
+def test_slow_matrix_units_keep_up_with_any_kernel() -> None:
+    h20 = get_device("H20_96GB")
+    served = with_own_kernels(h20, ENGINE)
+    assert served.kernels[FP8] == h20.kernels[FP8]
+    assert own_rows(h20, ENGINE) == {FP4: {"overlap": 0.9}}
+
+
+def warnings(engine: str, device: str) -> str:
+    workload = TextWorkload(num_queries=4, query_length=4096)
+    deployment = Deployment(engine=engine, quantize_linear="FP8")
+    return " ".join(simulate(sparse(), device=device, workload=workload, deployment=deployment).warnings)
+
+
+def test_kernels_that_were_seen_with_another_engine_or_device_are_named() -> None:
+    words = "from runs of other engines or devices: FP8 matrix products of experts."
+    assert f"Assumed of sglang on H200_SXM_141GB, {words}" in warnings("sglang", "H200")
+    assert f"Assumed of vllm on H800_SXM_80GB, {words}" in warnings("vllm", "H800")
+    assert "Assumed of" not in warnings("vllm", "H200")
+    assert "Assumed of" not in warnings("trtllm", "H200")
 
 
 @pytest.mark.parametrize("name", engines())
@@ -53,10 +115,12 @@ def test_packaged_rows_are_of_rows_that_price_kernels(name: str) -> None:
     engine = get_engine(name)
     for family, rows in engine.kernels.items():
         device = {"nvidia_hopper": H200}[family]
-        assert own_rows(with_own_kernels(device, engine), engine) == list(rows)
+        changed = own_rows(device, engine)
+        assert list(changed) == list(rows)
         for key, figures in rows.items():
             assert priced_by(key, device) in Kernels.__struct_fields__
             assert set(figures) <= set(KernelCost.__dataclass_fields__)
+            assert changed[key].items() <= figures.items()
 
 
 def test_an_engine_prices_its_experts_by_its_own_kernels() -> None:

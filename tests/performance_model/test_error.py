@@ -13,7 +13,7 @@ from tensor_cast import Deployment, TextWorkload, simulate
 from tensor_cast.devices import get_device
 from tensor_cast.devices.registry import DeviceRegistry
 from tensor_cast.evaluation.chinese_warnings import translated
-from tensor_cast.ops import Elementwise, GroupedMatMul, MatMul, Op, Tensor
+from tensor_cast.ops import Elementwise, GroupedMatMul, MatMul, Op, Overlapped, Tensor
 from tensor_cast.performance_model.engine import engines, get_engine
 from tensor_cast.performance_model.engine_kernels import with_own_kernels
 from tensor_cast.performance_model.error import (
@@ -25,12 +25,13 @@ from tensor_cast.performance_model.error import (
     row_band,
     to_plain,
     total_band,
+    unmeasured_band,
 )
 from tensor_cast.performance_model.roofline import KernelTime
 from tensor_cast.performance_model.timing import MEASURED, Timing
 from tensor_cast.timed_kernels import KernelEstimate, TimedKernels
 from tensor_cast.unmeasured import beyond_measurements, class_words
-from tests.small_models import dense
+from tests.small_models import dense, sparse
 
 KNOWN = residuals()
 A3, H100 = get_device("ATLAS_800_A3_752T_128G_DIE"), get_device("H100")
@@ -88,6 +89,22 @@ def test_weights_of_another_format_widen_the_band_of_their_products() -> None:
     plain, _ = error_band(experts, timing(1e-3), H100)
     assert plain == KNOWN.groups["nvidia_hopper"]["grouped_matmul"].long.low
     assert error_band(experts, timing(1e-3), served)[0] == pytest.approx(KNOWN.widening * plain)
+    h800 = with_own_kernels(get_device("H800"), get_engine("vllm"))
+    assert error_band(experts, timing(1e-3), h800)[0] == pytest.approx(KNOWN.widening**2 * plain)
+    # On the A3 INT8 products have a group of their own, and so have those with INT4 weights as far off.
+    int4 = replace(experts, matrix_dtype="int8", inputs=(replace(x, dtype="int8"), replace(w, dtype="int4")))
+    int8 = KNOWN.groups["ascend_a3"]["grouped_matmul_int8"].long
+    assert class_of(int4, A3) == "grouped_matmul_int8_int4"
+    assert error_band(int4, timing(1e-3), A3)[1] == pytest.approx(KNOWN.widening * int8.high)
+
+
+def test_a_fused_kernel_is_of_the_class_of_its_product() -> None:
+    x = Tensor((8.0, 64.0), "bfloat16")
+    permute = Elementwise(name="permute", part="p", inputs=(x,), outputs=(x,))
+    fused = Overlapped(name="f", part="p", inputs=(), outputs=(), compute=(permute, product("fp8")), collectives=())
+    assert class_of(fused, H100) == "matmul_fp8"
+    alone = replace(fused, compute=(permute,))
+    assert class_of(alone, H100) == "vector"
 
 
 def test_measured_points_have_the_error_of_their_source() -> None:
@@ -142,6 +159,29 @@ def test_a_kernel_of_several_blocks_and_the_products_of_an_expert_layer_are_wron
     # Two seconds of experts and one of another product.
     mixed = run_of(experts("moe.gate_up"), product(), experts("moe.down"))
     assert mixed.error_high == pytest.approx(0.2 * math.sqrt(r * 9 + (1 - r) * (4 + 1)) / 3)
+
+
+def test_launches_of_which_nothing_is_known_stand_beside_those_of_their_kernel() -> None:
+    known, unknown = replace(timing(9.0), error_low=-0.1, error_high=0.1), timing(1.0)
+    launches = tuple(KernelEstimate(product(), name, 1, 0, None, t) for name, t in (("a", known), ("b", unknown)))
+    run = TimedKernels(launches)
+    apart = total_band([(Band(-0.1, 0.1), 9.0), (UNKNOWN, 1.0)])
+    assert (run.error_low, run.error_high) == (pytest.approx(apart.low), pytest.approx(apart.high))
+    # At one point of a sweep alone.
+    sweep = replace(
+        timing(np.array([1.0, 1.0])), error_low=np.array([-0.1, np.nan]), error_high=np.array([0.1, np.nan])
+    )
+    swept = TimedKernels((launches[0], KernelEstimate(product(), "b", 1, 0, None, sweep)))
+    assert np.asarray(swept.error_low).tolist() == pytest.approx([-0.1, float(apart.low)])
+
+
+def test_a_step_of_an_engine_adds_up_as_its_kernels_do() -> None:
+    workload = TextWorkload(num_queries=1, query_length=4096)
+    served = simulate(sparse(), device="H100", workload=workload, deployment=Deployment(engine="trtllm"))
+    together = total_band([*served.error_parts, (unmeasured_band(), served.idle_s)])
+    assert served.error_high == together.high
+    each = total_band([*((k.band, k.total_s) for k in served.kernels), (unmeasured_band(), served.idle_s)])
+    assert served.error_high > each.high
 
 
 def test_a_total_is_unknown_when_most_of_it_is() -> None:

@@ -60,6 +60,17 @@ def test_an_engines_own_kernels_are_named_with_what_they_reach(capsys: pytest.Ca
     words = f"; its FP8 matrix products of experts reach {reached:.1%} of the matrix peak"
     assert words in report(capsys, "--engine", "vllm")
     assert "matrix peak" not in report(capsys, "--engine", "trtllm")
+    request = ("text-generate", "openai/gpt-oss-120b", "--device", "H200", "--num-queries", "1", "--query-length", "64")
+    assert main([*request, "--quantize-linear-action", "CHECKPOINT", "--engine", "trtllm"]) == 0
+    row = get_engine("trtllm").kernels["nvidia_hopper"]["grouped_matmul_bfloat16_fp4"]
+    matrix, memory = row["matrix_efficiency"], row["memory_efficiency"]
+    words = f"reach {matrix:.1%} of the matrix peak and {memory:.1%} of the bandwidth, and take "
+    assert words + f"{duration(row['fixed_s'])} each beside" in capsys.readouterr().out
+
+
+def test_a_fused_kernel_of_experts_is_the_engines_too(capsys: pytest.CaptureFixture[str]) -> None:
+    fused = ("--compilation-config", "enable_dispatch_ffn_combine", "--ep-size", "16")
+    assert "; its FP8 matrix products of experts reach " in report(capsys, "--engine", "vllm", *fused)
 
 
 @pytest.mark.parametrize("flags", [(), ("--engine", "vllm"), ("--engine", "mindie")])
