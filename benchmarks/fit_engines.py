@@ -29,6 +29,7 @@ from benchmarks.fit_costs import yaml_of
 from benchmarks.measured_kernels import is_fitted
 from benchmarks.measured_serving import FloatArray
 from benchmarks.outdone import Outdone, outdone
+from benchmarks.serving_rounds import Company
 from tensor_cast.devices import get_device
 from tensor_cast.estimate import Estimate
 from tensor_cast.ops import Collective, GroupedMatMul
@@ -74,6 +75,7 @@ class Runs:
     prefill_fixed_s: FloatArray
     expert_layers: FloatArray
     others: FloatArray
+    batch_share: FloatArray
     output: FloatArray
     wait_steps: FloatArray
     tpot_s: FloatArray
@@ -81,6 +83,11 @@ class Runs:
     tpot_tells: BoolArray
     ttft_tells: BoolArray
     fitted: BoolArray
+
+    @property
+    def company(self) -> Company:
+        """The other requests of each run."""
+        return Company(self.others, self.batch_share)
 
     @property
     def few(self) -> BoolArray:
@@ -192,7 +199,7 @@ def _columns(time: serving.ServingTime, measured: MeasuredRuns) -> tuple[FloatAr
     """The columns of ``Runs``, without the runs whose prompts were not computed."""
     runs = measured.runs
     shape = (len(runs.loads),)
-    ranks = runs.config.deployment.dp_size or 1
+    met = serving.company_of(runs.config, runs.loads)
     computed = matrix_share(time, runs) <= COMPUTED
     columns = (
         np.broadcast_to(time.decode.total_time_s, shape),
@@ -200,7 +207,8 @@ def _columns(time: serving.ServingTime, measured: MeasuredRuns) -> tuple[FloatAr
         np.broadcast_to(time.prefill.total_time_s, shape),
         np.broadcast_to(_fixed_s(time.prefill), shape),
         np.full(shape, time.prefill.model.expert_layers),
-        np.array([run.concurrency / ranks - 1.0 for run in runs.loads]),
+        met.others,
+        met.batch_share,
         np.array([run.output * run.mean_share for run in runs.loads]),
         np.array([run.wait_steps for run in runs.loads]),
         runs.tpot_s,
@@ -357,14 +365,16 @@ def _step_times(runs: Runs, step: float, overlap: float) -> tuple[FloatArray, Fl
 def _tpot_errors(runs: Runs, values: FloatArray) -> FloatArray:
     step, overlap, share = values
     decode_s, prefill_s = _step_times(runs, step, overlap)
-    return np.log((decode_s + share * runs.others * prefill_s / runs.output) / runs.tpot_s)
+    between = runs.company.prompts_between(share)
+    return np.log((decode_s + between * prefill_s / runs.output) / runs.tpot_s)
 
 
 def _ttft_errors(runs: Runs, by_token: FloatArray, values: FloatArray) -> FloatArray:
     request, queue, *layer = values
     decode_s, prefill_s = _step_times(runs, by_token[0], by_token[1])
     first = request + sum(layer) * runs.expert_layers
-    return np.log((first + prefill_s * (1.0 + queue * runs.others) + runs.wait_steps * decode_s) / runs.ttft_s)
+    before = runs.company.prompts_before(queue)
+    return np.log((first + before * prefill_s + runs.wait_steps * decode_s) / runs.ttft_s)
 
 
 @dataclass(frozen=True)

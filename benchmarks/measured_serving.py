@@ -1,13 +1,14 @@
 """Measured serving runs as requests: ``e2e_nvidia_silicon.csv``, rows of one configuration at a time.
 
-A run keeps ``concurrency`` requests in flight. While one decodes, the prefills of the others stop it now and then:
+A run keeps ``concurrency`` requests in flight. While one decodes, the prefills of others stop it now and then:
 
-    TPOT = step + prefill_share x (others a replica) x prefill / output length
-    TTFT = first + prefill x (1 + queue_share x others a replica) + waiting steps x step
+    TPOT = step + prefills between its tokens x prefill / output length
+    TTFT = first + prefills before its first token, its own among them x prefill + waiting steps x step
 
 with the time of a decode step of all requests at half of the output, of the prefill of one request, what the engine
-adds to the first step of a request, its shares and own times (``tensor_cast.performance_model.engine``), and the steps
-that a server is set to collect prompts for. Lengths are the means of those that the client drew.
+adds to the first step of a request (``tensor_cast.performance_model.engine``), how many prefills a request meets
+(``benchmarks.serving_rounds``), and the steps that a server is set to collect prompts for. Lengths are the means of
+those that the client drew.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ import numpy as np
 
 from benchmarks import inferencex
 from benchmarks.measured_kernels import SYSTEMS
+from benchmarks.serving_rounds import Company, FloatArray, company
 from tensor_cast import Deployment, TextWorkload, simulate
 from tensor_cast.errors import ModelingError
 from tensor_cast.estimate import Estimate
 from tensor_cast.performance_model.engine import Engine, get_engine
 from tensor_cast.quantity import Quantity
-
-FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 
 MODELS = {
     "zhipuai/GLM-5": "zai-org/GLM-5",
@@ -257,12 +257,19 @@ def price(config: Configuration, runs: Iterable[Load], engine: Engine | None = N
         workload=TextWorkload(num_queries=np.full_like(prompt, ranks), query_length=prompt),
         deployment=config.deployment,
     )
-    others = concurrency / ranks - 1.0
+    met = company_of(config, loads)
     first = engine.first_step_s(prefill.model.expert_layers)
     one_prefill = prefill.total_time_s - first
-    tpot = decode.total_time_s + engine.prefill_share * others * one_prefill / output
-    ttft = first + one_prefill * (1.0 + engine.queue_share * others) + wait_steps * decode.total_time_s
+    tpot = decode.total_time_s + met.prompts_between(engine.prefill_share) * one_prefill / output
+    ttft = first + met.prompts_before(engine.queue_share) * one_prefill + wait_steps * decode.total_time_s
     return ServingTime(np.broadcast_to(tpot, prompt.shape), np.broadcast_to(ttft, prompt.shape), decode, prefill)
+
+
+def company_of(config: Configuration, loads: Iterable[Load]) -> Company:
+    """The other requests of each run."""
+    concurrency, prompt, _, _ = columns(runs := list(loads))
+    varied = np.array([run.mean_share < 1.0 for run in runs])
+    return company(config.engine, concurrency / float(config.deployment.dp_size or 1), prompt, varied)
 
 
 def columns(loads: Iterable[Load]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -273,11 +280,13 @@ def columns(loads: Iterable[Load]) -> tuple[FloatArray, FloatArray, FloatArray, 
 
 __all__ = [
     "Configuration",
+    "FloatArray",
     "Load",
     "MeasuredRuns",
     "ModelingError",
     "ServingTime",
     "columns",
+    "company_of",
     "configuration",
     "key",
     "load",

@@ -31,7 +31,8 @@ def runs(**changes: Any) -> Runs:
     # A step of 2 + 10 - 0.5 x 4 = 10 ms, a prefill of 2 + 102 - 0.5 x 8 = 100 ms.
     columns: dict[str, Any] = {
         "decode_s": [10e-3, 10e-3], "fixed_s": [4e-3, 4e-3], "prefill_s": [102e-3, 102e-3],
-        "prefill_fixed_s": [8e-3, 8e-3], "expert_layers": [0, 50], "others": [0.0, 3.0], "output": [100.0, 100.0],
+        "prefill_fixed_s": [8e-3, 8e-3], "expert_layers": [0, 50], "others": [0.0, 3.0],
+        "batch_share": [np.nan, np.nan], "output": [100.0, 100.0],
         "wait_steps": [0.0, 20.0], "tpot_s": [10e-3, 10e-3 + 0.8 * 3 * 100e-3 / 100],
         "ttft_s": [30e-3 + 100e-3, 30e-3 + 50 * 1e-3 + 100e-3 * (1 + 0.1 * 3) + 20 * 10e-3], "tpot_tells": [True, True],
         "ttft_tells": [True, True], "fitted": [True, False],

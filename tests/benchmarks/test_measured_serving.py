@@ -9,6 +9,7 @@ from benchmarks import inferencex, measured_serving
 from benchmarks.accuracy import Columns
 from benchmarks.cached_prompts import COMPUTED, matrix_share
 from tensor_cast import Deployment
+from tensor_cast.performance_model.engine import get_engine
 
 
 def serving_row(**changes: object) -> Columns:
@@ -117,6 +118,19 @@ def test_a_wait_is_steps_before_the_first_token() -> None:
     step = np.broadcast_to(time.decode.total_time_s, 2)[0]
     assert time.ttft_s[1] - time.ttft_s[0] == pytest.approx(20.0 * step)
     assert time.tpot_s[1] == time.tpot_s[0]
+
+
+def test_sglangs_requests_of_one_length_go_in_rounds() -> None:
+    config = measured_serving.configuration(serving_row())
+    assert isinstance(config, measured_serving.Configuration)
+    one, four, drawn = (
+        measured_serving.Load(requests, 1000.0, 500.0, mean_share=share)
+        for requests, share in ((1.0, 1.0), (4.0, 1.0), (4.0, 0.9))
+    )
+    assert np.isnan(measured_serving.company_of(config, [four, drawn]).batch_share).tolist() == [False, True]
+    alone, together = measured_serving.price(config, [one, four]).ttft_s
+    first = get_engine("sglang").first_step_s(58)
+    assert together - first == pytest.approx(4.0 * (alone - first))
 
 
 def test_prompts_that_take_more_than_the_matrix_units_have_are_cached() -> None:
