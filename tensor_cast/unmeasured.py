@@ -12,7 +12,7 @@ from tensor_cast.ops import Collective
 from tensor_cast.performance_model.engine import Engine
 from tensor_cast.performance_model.engine_kernels import own_rows, with_own_kernels
 from tensor_cast.performance_model.error import FEWEST_ROWS, class_of, measured_class, residuals
-from tensor_cast.performance_model.timing import MEASURED
+from tensor_cast.performance_model.timing import ANALYTIC, MEASURED
 from tensor_cast.timed_kernels import KernelEstimate
 
 # Share of the time that warnings of a class start at.
@@ -147,9 +147,13 @@ def beyond_measurements(kernels: Sequence[KernelEstimate], device: DeviceProfile
 def used_rows(
     kernels: Iterable[KernelEstimate], device: DeviceProfile, engine: Engine | None
 ) -> dict[str, Mapping[str, float]]:
-    """Rows of costs that ``engine`` brings along to ``device`` and that price one of ``kernels``, with its figures."""
+    """Rows of costs that ``engine`` brings along to ``device`` and that price one of ``kernels``, with its figures.
+
+    A measured time owes them nothing.
+    """
     served = with_own_kernels(device, engine)
-    classes = {class_of(kernel.op, served) for kernel in kernels}
+    analytic = (kernel for kernel in kernels if np.any(np.equal(kernel.timing.codes, ANALYTIC)))
+    classes = {class_of(kernel.op, served) for kernel in analytic}
     return {key: figures for key, figures in own_rows(device, engine).items() if key in classes}
 
 

@@ -29,11 +29,11 @@ class Engine:
     ``expert_layer_s`` is what each layer of experts adds to that step beyond its kernels; it is seen in first tokens
     alone, and that a step with prompts is launched eagerly is its likely cause.
     ``prefill_share`` is the part of others' prefills that a decoding request waits for, and ``queue_share`` the part of
-    others' prefills that a new request waits for, both of those that it could meet; only a model of serving, not of one
-    step, needs them. Tokens of an expert vary by ``expert_spread`` of their mean (standard deviation) where nothing is
-    known of a deployment's experts. ``kernels`` has figures of kernels that the engine brings along, by device family
-    and row of a profile's costs (``tensor_cast.performance_model.engine_kernels``). ``sources`` says where each figure
-    comes from.
+    others' prefills that a new request waits for, both of those that it could meet; over 1 where prefills take longer
+    beside decodes than priced alone. Only a model of serving, not of one step, needs them. Tokens of an expert vary by
+    ``expert_spread`` of their mean (standard deviation) where nothing is known of a deployment's experts. ``kernels``
+    has figures of kernels that the engine brings along, by device family and row of a profile's costs
+    (``tensor_cast.performance_model.engine_kernels``). ``sources`` says where each figure comes from.
     """
 
     name: str

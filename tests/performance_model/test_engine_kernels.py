@@ -13,6 +13,8 @@ from tensor_cast.devices.schema import Kernels
 from tensor_cast.ops import GroupedMatMul
 from tensor_cast.performance_model.engine import Engine, engines, get_engine
 from tensor_cast.performance_model.engine_kernels import own_rows, priced_by, with_own_kernels
+from tensor_cast.performance_model.timing import MEASURED
+from tensor_cast.unmeasured import used_rows
 from tests.small_models import sparse
 
 H200 = get_device("H200_SXM_141GB")
@@ -121,6 +123,24 @@ def test_packaged_rows_are_of_rows_that_price_kernels(name: str) -> None:
             assert priced_by(key, device) in Kernels.__struct_fields__
             assert set(figures) <= set(KernelCost.__dataclass_fields__)
             assert changed[key].items() <= figures.items()
+
+
+def test_a_measured_time_owes_the_engine_nothing() -> None:
+    workload = TextWorkload(num_queries=4, query_length=4096)
+    deployment = Deployment(engine="vllm", quantize_linear="FP8")
+    kernels = simulate(sparse(), device=H200, workload=workload, deployment=deployment).kernels
+    vllm = get_engine("vllm")
+    assert list(used_rows(kernels, H200, vllm)) == [FP8]
+    measured = [replace(kernel, timing=replace(kernel.timing, codes=MEASURED)) for kernel in kernels]
+    assert used_rows(measured, H200, vllm) == {}
+
+
+@pytest.mark.parametrize("guide", ["text-generate.md", "text-generate.zh.md"])
+def test_the_guides_say_what_the_kernels_reach(guide: str) -> None:
+    text = (Path(__file__).parents[2] / "docs" / guide).read_text(encoding="utf-8")
+    engines_own = get_engine("vllm").kernels["nvidia_hopper"][FP8]["matrix_efficiency"]
+    for share in (engines_own, H200.kernels["matmul_fp8"].matrix_efficiency):
+        assert f"{share * 100:.0f} %" in text
 
 
 def test_an_engine_prices_its_experts_by_its_own_kernels() -> None:
