@@ -1,7 +1,8 @@
 """Fit kernels' costs to measurements: python benchmarks/fit_costs.py --measured DIRECTORY [--update]
 
 Prints the YAML of each family's kernel classes with the number of rows and the errors; ``--update`` writes them into
-the packaged profiles. Rows with an even CRC-32 of their key are fitted, the others only checked. Needs SciPy.
+the packaged profiles. Rows with an even CRC-32 of their key are fitted, the others only checked. Needs the extra
+``fit``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Fits ``step_s``, ``launch_overlap`` and ``prefill_share`` to the output-token ti
 ``request_s``, ``queue_share`` and, where it is worth a constant, ``expert_layer_s`` to the first-token times at up to 4
 requests a replica, on the runs whose key has an even CRC-32, by the mean absolute logarithm of predicted over measured
 time. Around that, it fits what expert kernels that an engine brings along cost, as far as no table of kernels tells.
-Needs SciPy.
+Needs the extra ``fit``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Prints, for each kernel class below, the constants that fit best and the errors of both halves. Rows with an even CRC-32
 of their key are fitted, the others only checked. The profiles name this program as the source of what it found. Needs
-SciPy.
+the extra ``fit``.
 """
 
 from __future__ import annotations

@@ -139,10 +139,17 @@ def test_an_interrupted_run_writes_back_what_is_done_and_can_be_resumed(tmp_path
     assert not journal.exists()
 
 
+def _heed_hangups():
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def test_a_terminal_that_closes_loses_nothing(tmp_path, command):
     database = tmp_path / "db"
     write_database(database, "LightningIndexer", [QUICK, SLOW])
-    process = subprocess.Popen(command(*CPU), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # Under nohup the signal is ignored, and children inherit that.
+    process = subprocess.Popen(
+        command(*CPU), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_hangups
+    )
     wait_for_started_rows(database, 2)
     process.send_signal(signal.SIGHUP)
     _, errors = process.communicate(timeout=60)
