@@ -1,10 +1,10 @@
 """Fit what engines add to a step: python benchmarks/fit_engines.py --measured DIRECTORY [--update]
 
 Fits ``step_s``, ``launch_overlap`` and ``prefill_share`` to the output-token times of public serving runs and then
-``request_s``, ``queue_share`` and, where it is worth a constant, ``expert_layer_s`` to the first-token times at up to 4
-requests a replica, on the runs whose key has an even CRC-32, by the mean absolute logarithm of predicted over measured
-time. Around that, it fits what expert kernels that an engine brings along cost, as far as no table of kernels tells.
-Needs the extra ``fit``.
+``request_s`` and ``queue_share`` to the first-token times at up to 4 requests a replica, on the runs whose key has an
+even CRC-32, by the mean absolute logarithm of predicted over measured time; ``expert_step_s`` and ``expert_layer_s``
+with them where they are worth a constant. Around that, it fits what expert kernels that an engine brings along cost, as
+far as no table of kernels tells. Needs the extra ``fit``.
 """
 
 from __future__ import annotations
@@ -185,7 +185,13 @@ class Pricer:
 
     def _price(self, measured: MeasuredRuns, figures: Mapping[str, float]) -> tuple[FloatArray, ...]:
         bare = replace(
-            get_engine(self._engine), step_s=0.0, launch_overlap=0.0, request_s=0.0, expert_layer_s=0.0, kernels={}
+            get_engine(self._engine),
+            step_s=0.0,
+            launch_overlap=0.0,
+            request_s=0.0,
+            expert_layer_s=0.0,
+            expert_step_s=0.0,
+            kernels={},
         )
         if figures:
             source = {f"kernels.{FAMILY}.{measured.row}": "tried"}
@@ -226,11 +232,10 @@ def _fixed_s(estimate: Estimate) -> Quantity:
 
 @dataclass(frozen=True)
 class Constants:
-    """What was fitted to output tokens, and to first tokens; ``layered`` with a cost of expert layers."""
+    """What was fitted to output tokens and to first tokens, each with a cost of expert layers if it is worth one."""
 
     by_token: Best
     first: Best
-    layered: bool
 
     @property
     def cost(self) -> float:
@@ -239,29 +244,41 @@ class Constants:
 
 
 def _constants(runs: Runs) -> Constants:
-    few = runs.few
-    by_token = _best(lambda values: _tpot_errors(runs, values), [1e-3, 0.3, 1.0], runs, runs.tpot_tells)
-    first = _best(lambda values: _ttft_errors(runs, by_token.values, values), [0.05, 0.2], runs, few)
-    layered = _best(lambda values: _ttft_errors(runs, by_token.values, values), [0.03, 0.1, 1e-3], runs, few)
-    # Runs of expert models alone cannot tell what each layer adds from what a request adds.
-    both = len(np.unique(runs.expert_layers[few & runs.fitted] > 0)) > 1
-    worth = both and first.cost - layered.cost > WORTH
-    return Constants(by_token, layered if worth else first, worth)
+    by_token = _best_with_layers(
+        lambda values: _tpot_errors(runs, values), [1e-3, 0.3, 1.0], 3e-5, runs, runs.tpot_tells
+    )
+    first = _best_with_layers(
+        lambda values: _ttft_errors(runs, by_token.values, values), [0.05, 0.2], 1e-3, runs, runs.few
+    )
+    return Constants(by_token, first)
+
+
+def _best_with_layers(
+    errors: Callable[[FloatArray], FloatArray], start: Sequence[float], layer: float, runs: Runs, rows: BoolArray
+) -> Best:
+    """The constants without a cost of expert layers, or with one as the last where it is worth it."""
+    plain = _best(errors, start, runs, rows)
+    # Runs of expert models alone cannot tell what each layer adds from what a step or a request does.
+    if len(np.unique(runs.expert_layers[rows & runs.fitted] > 0)) < 2:
+        return plain
+    layered = _best(errors, [*start, layer], runs, rows)
+    return layered if plain.cost - layered.cost > WORTH else plain
 
 
 def _fit(name: str, pricer: Pricer, taken: Rows) -> tuple[str, Rows]:
     """The entry of an engine, and its rows of expert kernels."""
     rows = {**taken, **_fit_kernels(name, pricer)}
     found = _constants(pricer(rows))
-    step, overlap, share = found.by_token.values
-    request, queue, *layer = found.first.values
+    step, overlap, share, *step_layer = found.by_token.values
+    request, queue, *first_layer = found.first.values
     on_tpot, on_ttft = f"{SOURCE}; TPOT, {found.by_token.words}", f"{SOURCE}; TTFT of few requests, {found.first.words}"
     packaged = get_engine(name)
     sources = {
         "step_s": on_tpot,
         "launch_overlap": on_tpot,
         "request_s": on_ttft,
-        "expert_layer_s": on_ttft if found.layered else "chosen: 0, first-token times do not tell it apart",
+        "expert_layer_s": on_ttft if first_layer else "chosen: 0, first tokens do not tell it apart",
+        "expert_step_s": on_tpot if step_layer else "chosen: 0, output tokens do not tell it apart",
         "prefill_share": on_tpot,
         "queue_share": on_ttft,
         "expert_spread": packaged.sources["expert_spread"],
@@ -271,7 +288,7 @@ def _fit(name: str, pricer: Pricer, taken: Rows) -> tuple[str, Rows]:
     kernels = "".join(f"      {row}: {yaml_of(figures)}\n" for row, figures in rows.items())
     entry = (
         f"{name}:\n  step_s: {step:.3g}\n  launch_overlap: {overlap:.3g}\n  request_s: {request:.3g}\n"
-        f"  expert_layer_s: {layer[0] if layer else 0:.3g}\n"
+        f"  expert_layer_s: {sum(first_layer):.3g}\n  expert_step_s: {sum(step_layer):.3g}\n"
         f"  prefill_share: {share:.3g}\n  queue_share: {queue:.3g}\n"
         f"  expert_spread: {packaged.expert_spread:.3g}\n  kernels:\n    {FAMILY}:\n{kernels}  sources:\n"
         + "".join(f'    {figure}: "{source}"\n' for figure, source in sources.items())
@@ -356,22 +373,23 @@ def _sizes_of_errors(runs: Runs) -> Sizes:
     return Sizes(runs, *(np.abs(np.expm1(errors)) for errors in logarithms))
 
 
-def _step_times(runs: Runs, step: float, overlap: float) -> tuple[FloatArray, FloatArray]:
+def _step_times(runs: Runs, step: float, overlap: float, layer: float = 0.0) -> tuple[FloatArray, FloatArray]:
     """Seconds of a decode step and of the prefill of one request."""
-    hidden = min(overlap, 1.0)
-    return step + runs.decode_s - hidden * runs.fixed_s, step + runs.prefill_s - hidden * runs.prefill_fixed_s
+    hidden, own = min(overlap, 1.0), step + layer * runs.expert_layers
+    return own + runs.decode_s - hidden * runs.fixed_s, own + runs.prefill_s - hidden * runs.prefill_fixed_s
 
 
 def _tpot_errors(runs: Runs, values: FloatArray) -> FloatArray:
-    step, overlap, share = values
-    decode_s, prefill_s = _step_times(runs, step, overlap)
+    step, overlap, share, *layer = values
+    decode_s, prefill_s = _step_times(runs, step, overlap, *layer)
     between = runs.company.prompts_between(share)
     return np.log((decode_s + between * prefill_s / runs.output) / runs.tpot_s)
 
 
 def _ttft_errors(runs: Runs, by_token: FloatArray, values: FloatArray) -> FloatArray:
     request, queue, *layer = values
-    decode_s, prefill_s = _step_times(runs, by_token[0], by_token[1])
+    step, overlap, _, *step_layer = by_token
+    decode_s, prefill_s = _step_times(runs, step, overlap, *step_layer)
     first = request + sum(layer) * runs.expert_layers
     before = runs.company.prompts_before(queue)
     return np.log((first + before * prefill_s + runs.wait_steps * decode_s) / runs.ttft_s)

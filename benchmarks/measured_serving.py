@@ -28,6 +28,7 @@ from benchmarks.serving_rounds import Company, FloatArray, company
 from tensor_cast import Deployment, TextWorkload, simulate
 from tensor_cast.errors import ModelingError
 from tensor_cast.estimate import Estimate
+from tensor_cast.models import load_spec
 from tensor_cast.performance_model.engine import Engine, get_engine
 from tensor_cast.quantity import Quantity
 
@@ -57,6 +58,7 @@ EXPERTS_ALONE = ("deepseek-ai/DeepSeek-R1", "zai-org/GLM-5")
 # Checkpoints of NVIDIA's ModelOpt state an FP8 KV cache (kv_cache_quant_algo), which engines follow.
 MODELOPT = "nvidia/"
 NODE = 8
+DRAFTS_UNKNOWN = "the dump of runs without drafts has others of the recipe and not these: they may have drafted tokens"
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,7 @@ def measured_runs(rows: Iterable[Mapping[str, Any]]) -> tuple[list[MeasuredRuns]
     """The runs of a table, by configuration, and why others cannot be told."""
     unknown: Counter[str] = Counter()
     configurations: dict[Configuration, dict[str, tuple[Load, list[Mapping[str, Any]]]]] = {}
+    dumped: set[tuple[str, ...]] = set()
     for row in rows:
         config = configuration(row)
         if isinstance(config, str):
@@ -217,17 +220,36 @@ def measured_runs(rows: Iterable[Mapping[str, Any]]) -> tuple[list[MeasuredRuns]
             continue
         run = load(row, config.deployment)
         configurations.setdefault(config, {}).setdefault(key(config, run), (run, []))[1].append(row)
+        if inferencex.is_of_dump(row):
+            dumped.add(_recipe(config))
     found = []
     for config, by_key in configurations.items():
-        tpot, ttft = (
-            np.array([np.median([row[f"silicon_{name}_ms"] for row in repeats]) for _, repeats in by_key.values()])
-            * 1e-3
-            for name in ("tpot", "ttft")
-        )
-        loads = tuple(run for run, _ in by_key.values())
-        repeats = np.array([float(len(repeats)) for _, repeats in by_key.values()])
-        found.append(MeasuredRuns(config, tuple(by_key), loads, tpot, ttft, repeats))
+        known = {name: (run, _without_drafts(repeats)) for name, (run, repeats) in by_key.items()}
+        if _recipe(config) in dumped and load_spec(config.model).mtp_modules:
+            for name in [name for name, (_, repeats) in known.items() if not inferencex.is_of_dump(repeats[0])]:
+                unknown[DRAFTS_UNKNOWN] += len(known.pop(name)[1])
+        if known:
+            found.append(_measured(config, known))
     return found, unknown
+
+
+def _recipe(config: Configuration) -> tuple[str, ...]:
+    return config.engine, config.model, config.device, config.deployment.quantize_linear
+
+
+def _without_drafts(repeats: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that are known to have drafted nothing; all where that is known of none."""
+    return [row for row in repeats if inferencex.is_of_dump(row)] or repeats
+
+
+def _measured(config: Configuration, by_key: Mapping[str, tuple[Load, list[Mapping[str, Any]]]]) -> MeasuredRuns:
+    tpot, ttft = (
+        np.array([np.median([row[f"silicon_{name}_ms"] for row in repeats]) for _, repeats in by_key.values()]) * 1e-3
+        for name in ("tpot", "ttft")
+    )
+    loads = tuple(run for run, _ in by_key.values())
+    repeats = np.array([float(len(repeats)) for _, repeats in by_key.values()])
+    return MeasuredRuns(config, tuple(by_key), loads, tpot, ttft, repeats)
 
 
 def price(config: Configuration, runs: Iterable[Load], engine: Engine | None = None) -> ServingTime:

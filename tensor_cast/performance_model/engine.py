@@ -28,6 +28,7 @@ class Engine:
     launches both. ``request_s`` is what a request costs before its first step: HTTP, tokens, admission.
     ``expert_layer_s`` is what each layer of experts adds to that step beyond its kernels; it is seen in first tokens
     alone, and that a step with prompts is launched eagerly is its likely cause.
+    ``expert_step_s`` is what it adds to every step: routing and sorting in small kernels that are not priced.
     ``prefill_share`` is the part of others' prefills that a decoding request waits for, and ``queue_share`` the part of
     others' prefills that a new request waits for, both of those that it could meet; over 1 where prefills take longer
     beside decodes than priced alone. Only a model of serving, not of one step, needs them. Tokens of an expert vary by
@@ -41,14 +42,19 @@ class Engine:
     launch_overlap: float
     request_s: float
     expert_layer_s: float
+    expert_step_s: float
     prefill_share: float
     queue_share: float
     expert_spread: float
     sources: dict[str, str]
     kernels: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
 
+    def own_step_s(self, expert_layers: int) -> float:
+        """Seconds of every step beyond its kernels."""
+        return self.step_s + self.expert_step_s * expert_layers
+
     def first_step_s(self, expert_layers: int) -> float:
-        """Seconds that the first step of a request takes beyond its kernels and the engine's time a step."""
+        """Seconds that the first step of a request takes beyond ``own_step_s``."""
         return self.request_s + self.expert_layer_s * expert_layers
 
 
@@ -112,4 +118,4 @@ def idle_time(
         gaps = np.maximum(gaps, launches * device.host_launch_s - device_time_s)
     if engine is None:
         return gaps
-    return gaps + engine.step_s + (engine.first_step_s(expert_layers) if request else 0.0)
+    return gaps + engine.own_step_s(expert_layers) + (engine.first_step_s(expert_layers) if request else 0.0)

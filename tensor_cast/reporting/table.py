@@ -128,7 +128,7 @@ def _engine(estimate: Estimate) -> str:
     if estimate.deployment.engine == "none":
         return ""
     engine = get_engine(estimate.deployment.engine)
-    text = f"{engine.name}: {duration(engine.step_s)} of its own a step"
+    text = f"{engine.name}: {duration(engine.own_step_s(estimate.model.expert_layers))} of its own a step"
     if not estimate.workload.decode and (first := engine.first_step_s(estimate.model.expert_layers)):
         text += f" and {duration(first)} a request"
     if engine.launch_overlap:

@@ -84,10 +84,25 @@ def test_a_cost_of_expert_layers_needs_runs_without_them() -> None:
         return in_both_halves(known)
 
     both, alone = _constants(columns([0, 50])), _constants(columns([20, 50]))
-    assert both.layered
-    assert both.first.values[2] == pytest.approx(4e-3, rel=0.05)
-    assert not alone.layered
+    assert both.first.values[2:] == pytest.approx([4e-3], rel=0.05)
     assert len(alone.first.values) == 2
+
+
+def test_expert_layers_may_cost_every_step() -> None:
+    layers = np.array([0, 0, 40, 40, 60, 60])
+    decode_s = np.array([8e-3, 12e-3] * 3)
+    known = in_both_halves(
+        runs(
+            expert_layers=layers, decode_s=decode_s, fixed_s=np.zeros(6), prefill_s=np.full(6, 0.1),
+            prefill_fixed_s=np.zeros(6), others=np.zeros(6), batch_share=np.full(6, np.nan), output=np.full(6, 100.0),
+            wait_steps=np.zeros(6), tpot_s=1e-3 + decode_s + 50e-6 * layers, ttft_s=np.full(6, 0.2),
+            tpot_tells=np.full(6, True), ttft_tells=np.full(6, True), fitted=np.full(6, True),
+        )
+    )  # fmt: skip
+    values = _constants(known).by_token.values
+    assert values[0] == pytest.approx(1e-3, rel=0.05)
+    assert values[3:] == pytest.approx([50e-6], rel=0.05)
+    assert _step_times(known, 1e-3, 0.0, 50e-6)[1][4] == pytest.approx(0.1 + 4e-3)
 
 
 def measured(model: str, scheme: str, device: str = "H200_SXM_141GB") -> MeasuredRuns:

@@ -54,6 +54,36 @@ def test_a_run_published_under_two_names_is_one() -> None:
     assert sum(unknown.values()) == 1
 
 
+def recipe_row(source: str, tpot: float, **changes: object) -> Columns:
+    lengths = {"isl": 1024, "osl": 1024, "moe_tp_size": 8, "moe_ep_size": 1, "system": "b200_sxm"}
+    times = {"silicon_ttft_ms": 100.0, "silicon_tpot_ms": tpot}
+    return serving_row(**{**lengths, **times, "silicon_data_source": f"{source}; silicon_concurrency=4", **changes})
+
+
+def test_runs_that_drafted_tokens_are_told_by_the_dump_without_them() -> None:
+    listed, dumped = recipe_row("source_file=2026-03-25.csv", 5.0), recipe_row("db-dump/2026-04-27", 10.0)
+    (runs,), unknown = measured_serving.measured_runs([listed, dumped])
+    assert (runs.tpot_s[0], runs.repeats[0], sum(unknown.values())) == (0.01, 1, 0)
+    # Nothing of the recipe is in the dump.
+    (runs,), unknown = measured_serving.measured_runs([listed])
+    assert (runs.tpot_s[0], sum(unknown.values())) == (0.005, 0)
+    # A configuration and a load that the dump lacks.
+    on_four = recipe_row("source_file=2026-03-25.csv", 5.0, tp_size=4, moe_tp_size=4)
+    longer = recipe_row("source_file=2026-03-25.csv", 5.0, osl=8192)
+    (runs,), unknown = measured_serving.measured_runs([dumped, on_four, longer])
+    assert runs.tpot_s.tolist() == [0.01]
+    assert unknown == {measured_serving.DRAFTS_UNKNOWN: 2}
+
+
+def test_a_model_without_a_module_to_draft_with_has_drafted_nothing() -> None:
+    kimi = {"model_path": "moonshotai/Kimi-K2.5", "gemm_quant_mode": "int4_wo", "backend": "vllm"}
+    dumped = recipe_row("db-dump/2026-04-27", 10.0, **kimi)
+    longer = recipe_row("source_file=2026-03-25.csv", 9.0, osl=8192, **kimi)
+    (runs,), unknown = measured_serving.measured_runs([dumped, longer])
+    assert sorted(runs.tpot_s) == pytest.approx([0.009, 0.01])
+    assert not unknown
+
+
 def test_inferencex_draws_lengths_and_keeps_caches_in_fp8() -> None:
     changes = {"isl": 1024, "osl": 8192, "system": "b200_sxm"}
     row = serving_row(**changes)

@@ -19,7 +19,7 @@ from tensor_cast.pricing import price
 from tests.small_models import dense, sparse
 
 DEVICE = replace(get_device("TEST_DEVICE"), launch_gap_s=1e-6, host_launch_s=5e-6)
-ENGINE = Engine("e", 1e-3, 0.25, 0.1, 2e-3, 0.5, 0.5, 0.0, {})
+ENGINE = Engine("e", 1e-3, 0.25, 0.1, 2e-3, 4e-5, 0.5, 0.5, 0.0, {})
 DECODE = TextWorkload(num_queries=16, query_length=1, context_length=1000, decode=True)
 
 
@@ -66,13 +66,14 @@ def test_no_launch_hides_in_a_measured_time() -> None:
 
 def test_the_device_idles_between_launches() -> None:
     assert idle_time(3e-3, 1000.0, DEVICE) == pytest.approx(1e-3)
-    assert idle_time(3e-3, 1000.0, DEVICE, ENGINE, expert_layers=5) == pytest.approx(1e-3 + 1e-3)
+    assert idle_time(3e-3, 1000.0, DEVICE, ENGINE) == pytest.approx(1e-3 + 1e-3)
+    assert idle_time(3e-3, 1000.0, DEVICE, ENGINE, expert_layers=5) == pytest.approx(1e-3 + 1e-3 + 5 * 4e-5)
 
 
 def test_a_request_adds_to_its_first_step() -> None:
     assert idle_time(3e-3, 1000.0, DEVICE, ENGINE, request=True) == pytest.approx(1e-3 + 1e-3 + 0.1)
     with_experts = idle_time(3e-3, 1000.0, DEVICE, ENGINE, request=True, expert_layers=5)
-    assert with_experts == pytest.approx(1e-3 + 1e-3 + 0.1 + 5 * 2e-3)
+    assert with_experts == pytest.approx(1e-3 + 1e-3 + 0.1 + 5 * (2e-3 + 4e-5))
 
 
 def test_an_eager_step_waits_for_its_host() -> None:
@@ -105,7 +106,7 @@ def test_a_first_token_pays_for_each_layer_of_experts() -> None:
     assert engine.expert_layer_s > 0.0
     for spec in (dense(), sparse()):
         served = simulate(spec, device="TEST_DEVICE", workload=prefill, deployment=Deployment(engine="trtllm"))
-        own = engine.step_s + engine.request_s + spec.expert_layers * engine.expert_layer_s
+        own = engine.step_s + engine.request_s + spec.expert_layers * (engine.expert_layer_s + engine.expert_step_s)
         assert served.idle_s == pytest.approx(own)
     assert (dense().expert_layers, sparse().expert_layers) == (0, len(sparse().layers))
 

@@ -21,7 +21,7 @@ H200 = get_device("H200_SXM_141GB")
 FP8, FP4 = "grouped_matmul_fp8", "grouped_matmul_bfloat16_fp4"
 ROWS = {FP8: {"matrix_efficiency": 0.3}, FP4: {"matrix_efficiency": 0.4, "overlap": 0.9}}
 SOURCES = {f"kernels.nvidia_hopper.{key}": "measured" for key in ROWS}
-ENGINE = Engine("e", 0.0, 0.0, 0.0, 0.0, 1.0, 0.5, 0.0, SOURCES, {"nvidia_hopper": ROWS})
+ENGINE = Engine("e", 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.5, 0.0, SOURCES, {"nvidia_hopper": ROWS})
 
 
 def test_a_row_is_that_of_the_profile_but_for_the_engines_figures() -> None:
