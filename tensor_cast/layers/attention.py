@@ -112,10 +112,11 @@ class GroupedQueryAttention:
         out = self._attend(build, q, heads, kv_heads)
         if self.output_gate != "none":
             out = self._gate(build, x, out, heads)
+        output = build.schemes.of_output(scheme)
         if build.parallel.o_proj_tp != build.tp:
-            return wide_output_projection(build, out, width=out_width, hidden=self.hidden, scheme=scheme)
+            return wide_output_projection(build, out, width=out_width, hidden=self.hidden, scheme=output)
         return row_parallel_linear(
-            build, out, k=out_width, n=self.hidden, part="attention.output", scheme=scheme, bias=self.output_bias
+            build, out, k=out_width, n=self.hidden, part="attention.output", scheme=output, bias=self.output_bias
         )
 
     def _gate(self, build: Build, x: Tensor, out: Tensor, heads: int) -> Tensor:

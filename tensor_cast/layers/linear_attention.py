@@ -215,7 +215,8 @@ class GatedDeltaNet:
             state_dtype=self.state_dtype,
         )
         out = gated_norm(build, out, gate, self.value_dim)
-        return row_parallel_linear(build, out, k=values, n=self.hidden, part="attention.output", scheme=scheme)
+        output = build.schemes.of_output(scheme)
+        return row_parallel_linear(build, out, k=values, n=self.hidden, part="attention.output", scheme=output)
 
     def _controls(self, build: Build, x: Tensor, heads: int) -> tuple[Tensor, ...]:
         """Decay and writing strength of each token: a head's, or for KDA a channel's decay."""
@@ -322,6 +323,7 @@ class Mamba2:
             state_dtype=self.state_dtype,
         )
         out = gated_norm(build, out, joint.view(rows, width), width)
+        output = build.schemes.of_output(scheme)
         return row_parallel_linear(
-            build, out, k=width, n=self.hidden, part="attention.output", scheme=scheme, bias=self.bias
+            build, out, k=width, n=self.hidden, part="attention.output", scheme=output, bias=self.bias
         )

@@ -80,10 +80,11 @@ class LatentAttention:
         absorbed = build.decode or self.top_k is not None
         out = self._absorbed(build, q, heads) if absorbed else self._expanded(build, q, heads)
         width = heads * self.v_dim
+        output = build.schemes.of_output(scheme)
         if build.parallel.o_proj_tp != build.tp:
-            return wide_output_projection(build, out, width=width, hidden=self.hidden, scheme=scheme)
+            return wide_output_projection(build, out, width=width, hidden=self.hidden, scheme=output)
         return row_parallel_linear(
-            build, out, k=width, n=self.hidden, part="attention.output", scheme=scheme, bias=self.bias
+            build, out, k=width, n=self.hidden, part="attention.output", scheme=output, bias=self.bias
         )
 
     def _project(

@@ -21,8 +21,13 @@ class ModuleSchemes:
     shared_experts: LinearScheme = UNQUANTIZED
     experts: LinearScheme = UNQUANTIZED
     head: LinearScheme = UNQUANTIZED
+    attention_output: LinearScheme | None = None
 
     unquantized = UNQUANTIZED
+
+    def of_output(self, attention: LinearScheme) -> LinearScheme:
+        """Scheme of attention's output projection; that of the others (``attention``) unless it is told apart."""
+        return attention if self.attention_output is None else self.attention_output
 
     @staticmethod
     def of(deployment: Deployment) -> ModuleSchemes:

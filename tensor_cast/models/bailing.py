@@ -9,7 +9,7 @@ from tensor_cast.models.config import Config
 from tensor_cast.models.moe import mixture_of_experts, stack
 from tensor_cast.models.spec import ModelSpec
 
-MODULES = ModuleNames(attention=("attention.query_key_value", "attention.dense"))
+MODULES = ModuleNames(attention=("attention.query_key_value",), attention_output=("attention.dense",))
 
 
 def bailing_moe(config: Config, name: str) -> ModelSpec:

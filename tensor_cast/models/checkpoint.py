@@ -34,9 +34,13 @@ class UnknownFormatError(ModelingError):
 
 @dataclass(frozen=True)
 class ModuleNames:
-    """One linear module of each kind as the family's checkpoints call it; the others of its kind share its scheme."""
+    """One linear module of each kind as the family's checkpoints call it; the others of its kind share its scheme.
 
-    attention: tuple[str, ...] = ("self_attn.q_proj", "self_attn.q_a_proj", "self_attn.o_proj")
+    Without a name of its own, attention's output projection has the scheme of attention.
+    """
+
+    attention: tuple[str, ...] = ("self_attn.q_proj", "self_attn.q_a_proj")
+    attention_output: tuple[str, ...] = ("self_attn.o_proj",)
     mlp: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj")
     shared_experts: tuple[str, ...] = ("mlp.shared_experts.gate_proj", "mlp.shared_expert.gate_proj")
     experts: tuple[str, ...] = ("mlp.experts.0.gate_proj", "mlp.experts")
@@ -106,12 +110,14 @@ class CheckpointQuantization:
         experts = of(self.names.experts)
         if self.experts is not None and experts.quantizes_weight:
             experts = self.experts
+        attention, output = of(self.names.attention), self.names.attention_output
         return ModuleSchemes(
-            attention=of(self.names.attention),
+            attention=attention,
             mlp=of(self.names.mlp),
             shared_experts=of(self.names.shared_experts),
             experts=experts,
             head=self.head(),
+            attention_output=None if not output or of(output) == attention else of(output),
         )
 
     def quantized(self, layers: tuple[DecoderLayer, ...]) -> tuple[DecoderLayer, ...]:

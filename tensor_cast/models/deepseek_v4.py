@@ -15,6 +15,7 @@ from tensor_cast.quantization import LinearScheme
 
 MODULES = ModuleNames(
     attention=("attn.wq_a", "attn.wo_b"),
+    attention_output=(),
     mlp=("ffn.w1",),
     shared_experts=("ffn.shared_experts.w1",),
     experts=("ffn.experts.0.w1", "ffn.experts"),

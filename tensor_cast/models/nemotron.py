@@ -13,6 +13,7 @@ from tensor_cast.models.spec import ModelSpec
 
 MODULES = ModuleNames(
     attention=("mixer.in_proj", "mixer.q_proj"),
+    attention_output=("mixer.out_proj", "mixer.o_proj"),
     mlp=("mixer.up_proj",),
     shared_experts=("mixer.shared_experts.up_proj",),
     experts=("mixer.experts.0.up_proj", "mixer.experts"),

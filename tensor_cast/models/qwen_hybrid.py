@@ -12,7 +12,8 @@ from tensor_cast.models.moe import mixture_of_experts, qwen_sparse_layers
 from tensor_cast.models.spec import ModelSpec
 
 MODULES = ModuleNames(
-    attention=("self_attn.q_proj", "self_attn.o_proj", "linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz")
+    attention=("self_attn.q_proj", "linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz"),
+    attention_output=("self_attn.o_proj", "linear_attn.out_proj"),
 )
 
 

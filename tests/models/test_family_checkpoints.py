@@ -123,6 +123,7 @@ def test_int4_with_zero_points(method: dict[str, object], zero_points: int) -> N
 def test_mixed_precision_by_layer() -> None:
     layers = {
         "model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
+        "model.layers.0.self_attn.o_proj": {"quant_algo": "FP8"},
         "model.layers.0.mlp.gate_proj": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
         "lm_head": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
     }
@@ -130,6 +131,19 @@ def test_mixed_precision_by_layer() -> None:
     embedding_and_norms = (1000 * 256 + 3 * 256) * 2
     head = 1000 * 256 * 4.5 / 8 + 4
     assert weight_bytes(spec) == (ATTENTION + 2 * 2 * 4) + (MLP * 4.5 / 8 + 2 * 4) + embedding_and_norms + head
+
+
+def test_an_output_projection_has_a_format_of_its_own() -> None:
+    # As NVIDIA's second NVFP4 of DeepSeek-R1 has it: of attention, the output projection alone is quantised.
+    kept = [f"model.layers.0.self_attn.{name}_proj" for name in "qkv"]
+    spec = tiny({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": [*kept, "lm_head"]})
+    output = 256 * 256
+    fp4 = (output + MLP) * 4.5 / 8 + 3 * 2 * 4
+    assert weight_bytes(spec) == (ATTENTION - output) * 2 + fp4 + REST
+    schemes = spec.as_checkpoint().layers[0].schemes
+    assert schemes is not None
+    assert not schemes.attention.quantizes_weight
+    assert schemes.attention_output == schemes.mlp == MODELOPT_SCHEMES["NVFP4"]
 
 
 def test_deepseek_v4_has_fp4_experts_among_fp8_layers() -> None:
