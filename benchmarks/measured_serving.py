@@ -46,15 +46,21 @@ Most runs of DeepSeek-R1 are published a second time as DeepSeek-V3, equal to th
 """
 
 NVFP4_CHECKPOINTS = {
+    "nvidia/DeepSeek-R1-NVFP4": "nvidia/DeepSeek-R1-NVFP4",
+    "nvidia/DeepSeek-V3.1-NVFP4": "nvidia/DeepSeek-R1-NVFP4",
+    "deepseek-ai/DeepSeek-R1": "nvidia/DeepSeek-R1-0528-NVFP4-v2",
     "openai/gpt-oss-120b": "openai/gpt-oss-120b",
     "Qwen/Qwen3.5-397B-A17B": "nvidia/Qwen3.5-397B-A17B-NVFP4",
     "moonshotai/Kimi-K2.5": "nvidia/Kimi-K2.5-NVFP4",
 }
-"""Models whose published 4-bit checkpoint the catalog has; its own config says what is quantised."""
+"""Models whose published 4-bit checkpoint the catalog has; its own config says what is quantised.
+
+Runs that name DeepSeek-R1 are InferenceX's, whose recipes serve the second version of its 4-bit checkpoint.
+"""
 
 DENSE = ("meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-32B", "meta-llama/Llama-3.1-70B")
-# NVIDIA's NVFP4 checkpoints of these quantise routed experts and leave attention in BF16 (their model cards).
-EXPERTS_ALONE = ("deepseek-ai/DeepSeek-R1", "zai-org/GLM-5")
+# NVIDIA's NVFP4 checkpoints of these quantise routed experts alone (the config of GLM-5.1's).
+EXPERTS_ALONE = ("zai-org/GLM-5",)
 # Checkpoints of NVIDIA's ModelOpt state an FP8 KV cache (kv_cache_quant_algo), which engines follow.
 MODELOPT = "nvidia/"
 NODE = 8
@@ -120,8 +126,8 @@ def configuration(row: Mapping[str, Any]) -> Configuration | str:
             scheme["quantize_linear"] = "FP8"
         case "int4_wo":
             scheme["quantize_linear"] = "CHECKPOINT"
-        case "nvfp4" if model in NVFP4_CHECKPOINTS:
-            model, scheme["quantize_linear"] = NVFP4_CHECKPOINTS[model], "CHECKPOINT"
+        case "nvfp4" if published := NVFP4_CHECKPOINTS.get(row["model_path"], NVFP4_CHECKPOINTS.get(model)):
+            model, scheme["quantize_linear"] = published, "CHECKPOINT"
         case "nvfp4":
             scheme |= {"quantize_linear": "MXFP4", "mxfp4_group_size": 16}
             if model in EXPERTS_ALONE:

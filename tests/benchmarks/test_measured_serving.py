@@ -102,6 +102,26 @@ def test_inferencex_draws_lengths_and_keeps_caches_in_fp8() -> None:
     assert unquantised.deployment.quantize_attention == "DISABLED"
 
 
+@pytest.mark.parametrize(
+    ("model_path", "mode", "priced", "linear", "non_expert"),
+    [
+        ("deepseek-ai/DeepSeek-R1", "nvfp4", "nvidia/DeepSeek-R1-0528-NVFP4-v2", "CHECKPOINT", None),
+        ("deepseek-ai/DeepSeek-V3", "nvfp4", "nvidia/DeepSeek-R1-0528-NVFP4-v2", "CHECKPOINT", None),
+        ("nvidia/DeepSeek-R1-NVFP4", "nvfp4", "nvidia/DeepSeek-R1-NVFP4", "CHECKPOINT", None),
+        ("deepseek-ai/DeepSeek-R1", "fp8_block", "deepseek-ai/DeepSeek-R1", "FP8", None),
+        ("zai-org/GLM-5", "nvfp4", "zai-org/GLM-5", "MXFP4", "DISABLED"),
+    ],
+)
+def test_runs_in_four_bits_serve_published_checkpoints(
+    model_path: str, mode: str, priced: str, linear: str, non_expert: str | None
+) -> None:
+    config = measured_serving.configuration(serving_row(model_path=model_path, gemm_quant_mode=mode))
+    assert isinstance(config, measured_serving.Configuration)
+    deployment = config.deployment
+    assert (config.model, deployment.quantize_linear) == (priced, linear)
+    assert deployment.quantize_non_expert_linear == non_expert
+
+
 def waits(model: str, in_flight: float = 4.0, *, tp: int = 8, dp: int = 1, **changes: object) -> float:
     row = serving_row(**{"isl": 1024, "osl": 1024, **changes})
     return inferencex.wait_steps(row, model, in_flight, tp=tp, dp=dp)
@@ -190,9 +210,3 @@ def test_tp_times_ep_is_told_from_tp() -> None:
 def test_what_a_row_does_not_say_is_not_guessed() -> None:
     assert "contradict" in str(measured_serving.configuration(serving_row(tp_size=2, moe_ep_size=4)))
     assert "speculation" in str(measured_serving.configuration(serving_row(mode="disagg")))
-
-
-def test_nvfp4_leaves_attention_alone() -> None:
-    config = measured_serving.configuration(serving_row(system="b200_sxm", gemm_quant_mode="nvfp4"))
-    assert isinstance(config, measured_serving.Configuration)
-    assert (config.deployment.quantize_linear, config.deployment.quantize_non_expert_linear) == ("MXFP4", "DISABLED")

@@ -146,6 +146,16 @@ def test_an_output_projection_has_a_format_of_its_own() -> None:
     assert schemes.attention_output == schemes.mlp == MODELOPT_SCHEMES["NVFP4"]
 
 
+def test_versions_of_nvfp4_deepseek_r1() -> None:
+    # 61 output projections of 128 heads of 128 to 7,168, in bfloat16 or in 4.5 bits and two float32 scales.
+    first, second = (weight_bytes(load_spec(f"nvidia/DeepSeek-R1-{name}")) for name in ("NVFP4", "0528-NVFP4-v2"))
+    assert first - second == 61 * (128 * 128 * 7168 * (2 - 4.5 / 8) - 2 * 4)
+    layer = load_spec("nvidia/DeepSeek-R1-NVFP4").as_checkpoint().layers[3].schemes
+    assert layer is not None
+    assert layer.shared_experts == layer.experts == MODELOPT_SCHEMES["NVFP4"]
+    assert not layer.attention.quantizes_weight
+
+
 def test_deepseek_v4_has_fp4_experts_among_fp8_layers() -> None:
     spec = load_spec("deepseek-ai/DeepSeek-V4-Flash").as_checkpoint()
     schemes = spec.layers[5].schemes
