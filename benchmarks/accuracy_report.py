@@ -90,13 +90,14 @@ def _with_faulty(group: Group) -> Summary | None:
 def _table(title: str, rows: Sequence[Row]) -> str:
     head = f"\n| {title} | measured | predicted | error | |\n| --- | --- | --- | --- | --- |\n"
     return head + "".join(
-        f"| `{row.label.replace('|', ' ')}` | {_seconds(row.measured_s)} | {_seconds(row.predicted_s)}"
+        f"| `{row.label.replace('|', ' ')}` | {seconds(row.measured_s)} | {seconds(row.predicted_s)}"
         f" | {row.error:+.0%} | {row.note} |\n"
         for row in rows
     )
 
 
-def _seconds(value: float) -> str:
+def seconds(value: float) -> str:
+    """Three digits in s, ms or us."""
     if value >= 1.0:
         return f"{value:.3g} s"
     return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} us"

@@ -13,7 +13,8 @@ from benchmarks import measured_serving as serving
 from benchmarks.accuracy_rows import Aim, Group, Row
 from benchmarks.cached_prompts import COMPUTED, matrix_share
 from benchmarks.measured_kernels import is_fitted
-from benchmarks.outdone import outdone
+from benchmarks.outdone import outdone, peers
+from benchmarks.serving_notes import notes
 from benchmarks.video_rows import priced, request_of_case
 from tensor_cast import Deployment, ModelingError, TextWorkload, simulate
 from tensor_cast.devices import get_device
@@ -149,7 +150,7 @@ def serving_groups(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
     )
     measured, unknown = serving.measured_runs(rows)
     sparse.unpriced.update(unknown)
-    for runs, faults in zip(measured, outdone(measured), strict=True):
+    for runs, faults, met in zip(measured, outdone(measured), peers(measured), strict=True):
         group = dense if runs.config.dense else sparse
         try:
             time = serving.price(runs.config, runs.loads)
@@ -157,6 +158,7 @@ def serving_groups(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
             group.unpriced[str(error)] += int(runs.repeats.sum())
             continue
         computed = matrix_share(time, runs) <= COMPUTED
+        of_first, of_later = notes(runs, time, met)
         bands = [
             (np.broadcast_to(estimate.error_low, len(runs.keys)), np.broadcast_to(estimate.error_high, len(runs.keys)))
             for estimate in (time.decode, time.prefill)
@@ -168,12 +170,13 @@ def serving_groups(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
             tpot, ttft = float(runs.tpot_s[index]), float(runs.ttft_s[index])
             fitted = is_fitted(key)
             (low, high), (first_low, first_high) = bands
-            row = Row(key, tpot, float(time.tpot_s[index]), fitted, float(low[index]), float(high[index]))
+            predicted, band = float(time.tpot_s[index]), (float(low[index]), float(high[index]))
+            row = Row(key, tpot, predicted, fitted, *band, of_later[index])
             (group.faulty if faults.tpot[index] else group.rows).append(row)
             others = run.concurrency / (runs.config.deployment.dp_size or 1) - 1.0
             if others > FEW_OTHERS:
                 continue
-            predicted = float(time.ttft_s[index])
-            row = Row(key, ttft, predicted, fitted, float(first_low[index]), float(first_high[index]))
+            predicted, band = float(time.ttft_s[index]), (float(first_low[index]), float(first_high[index]))
+            row = Row(key, ttft, predicted, fitted, *band, of_first[index])
             (first.faulty if faults.ttft[index] else first.rows).append(row)
     return [dense, sparse, first]

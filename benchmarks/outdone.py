@@ -17,6 +17,9 @@ FACTOR = 3.0
 """So many times another run's figure is a fault: repeats of a run differ by 18 %, versions of an engine up to twice."""
 
 
+Figures = dict[tuple[object, ...], list[tuple[Configuration, Load, float, float]]]
+
+
 @dataclass(frozen=True)
 class Outdone:
     """Runs of one configuration that another run outdid, an array of flags over them for each figure."""
@@ -25,34 +28,55 @@ class Outdone:
     tpot: BoolArray
 
 
-def outdone(measured: Sequence[MeasuredRuns]) -> list[Outdone]:
-    """For each configuration the runs whose figure is over ``FACTOR`` times that of another run.
+@dataclass(frozen=True)
+class Peers:
+    """What a configuration's runs can be held to: seconds, arrays of runs by (time to first token, time per token).
 
-    The other run had at least as much to do, on no more and no better devices: the same model, formats, engine and
-    lengths, as many attention ranks, at least as many requests in flight, and no shorter wait by its recipe.
+    ``shortest`` is of runs that had no less to do, on no more and no better devices; ``longest`` of runs that had no
+    more to do, on no fewer and no worse. Each run is one of both.
     """
-    every = [
-        (runs.config, run, ttft, tpot)
-        for runs in measured
-        for run, ttft, tpot in zip(runs.loads, runs.ttft_s, runs.tpot_s, strict=True)
-    ]
-    alike: dict[tuple[object, ...], list[tuple[Configuration, Load, float, float]]] = {}
-    for one in every:
-        alike.setdefault(_task(*one[:2]), []).append(one)
-    return [Outdone(*_slower(runs, alike)) for runs in measured]
+
+    shortest: FloatArray
+    longest: FloatArray
 
 
-def _slower(
-    runs: MeasuredRuns, alike: dict[tuple[object, ...], list[tuple[Configuration, Load, float, float]]]
-) -> tuple[BoolArray, BoolArray]:
-    best = np.full((len(runs.loads), 2), np.inf)
+def outdone(measured: Sequence[MeasuredRuns]) -> list[Outdone]:
+    """For each configuration the runs whose figure is over ``FACTOR`` times that of a run with no less to do."""
+    found = []
+    for runs, met in zip(measured, peers(measured), strict=True):
+        ttft, tpot = (figures_of(runs) > FACTOR * met.shortest).T
+        found.append(Outdone(ttft, tpot))
+    return found
+
+
+def peers(measured: Sequence[MeasuredRuns]) -> list[Peers]:
+    """For each configuration the figures of comparable runs.
+
+    These have the same model, formats, engine and lengths, and as many attention ranks. No less to do is at least as
+    many requests in flight and no shorter wait by the recipe.
+    """
+    alike: Figures = {}
+    for runs in measured:
+        for run, (ttft, tpot) in zip(runs.loads, figures_of(runs), strict=True):
+            alike.setdefault(_task(runs.config, run), []).append((runs.config, run, ttft, tpot))
+    return [_peers(runs, alike) for runs in measured]
+
+
+def figures_of(runs: MeasuredRuns) -> FloatArray:
+    """Seconds to the first token and per token, of each run."""
+    figures: FloatArray = np.column_stack([runs.ttft_s, runs.tpot_s])
+    return figures
+
+
+def _peers(runs: MeasuredRuns, alike: Figures) -> Peers:
+    shortest, longest = figures_of(runs), figures_of(runs)
     for index, run in enumerate(runs.loads):
         for config, load, *figures in alike[_task(runs.config, run)]:
             if _has_no_less_to_do(config, load, runs.config, run):
-                best[index] = np.minimum(best[index], figures)
-    measured: FloatArray = np.column_stack([runs.ttft_s, runs.tpot_s])
-    ttft, tpot = (measured > FACTOR * best).T
-    return ttft, tpot
+                shortest[index] = np.minimum(shortest[index], figures)
+            if _has_no_less_to_do(runs.config, run, config, load):
+                longest[index] = np.maximum(longest[index], figures)
+    return Peers(shortest, longest)
 
 
 def _task(config: Configuration, run: Load) -> tuple[object, ...]:
