@@ -21,6 +21,10 @@ prediction, relative to the measurement; the bias is its median with its sign. *
 measured time lies in the predicted 80 % band; 70 to 90 % would be honest. The form of the model, and which rows say
 nothing of the device (listed under each group as left out or not priced), were chosen with all rows in sight.
 
+Beside a row that is far off stands what other measurements say of it, where they say something: a row that took longer
+than one of the same kernel or server with no less to do (or less time than one with no more) is not explained by its
+work alone.
+
 Whole generations of diffusion models: [accuracy/diffusion.md](accuracy/diffusion.md), by
 `benchmarks/video_accuracy.py`.
 

@@ -30,7 +30,7 @@ class Outdone:
 
 @dataclass(frozen=True)
 class Peers:
-    """What a configuration's runs can be held to: seconds, arrays of runs by (time to first token, time per token).
+    """What the runs of a configuration can be held to: seconds, by run and (time to first token, time per token).
 
     ``shortest`` is of runs that had no less to do, on no more and no better devices; ``longest`` of runs that had no
     more to do, on no fewer and no worse. Each run is one of both.
