@@ -72,7 +72,9 @@ def a3_groups(kernels: Iterable[Mapping[str, Any]], collectives: Iterable[Mappin
         if isinstance(ops, str):
             group.unpriced[ops] += 1
         else:
-            kind = (row["kernel"], row["variant"], row["input_dtypes"])
+            # A weight of four dimensions is tiled; a kernel alone and one within a model find other caches.
+            ranks = tuple(shape.count(",") for shape in row["input_shapes"].split(";"))
+            kind = (row["kernel"], row["variant"], row["input_dtypes"], row["mode"], ranks)
             compared.add(group, measured_a3.row_key(row), kind, ops, device, row["mean_us"] * 1e-6)
     for row in collectives:
         ops = measured_a3.collective_of_row(row)

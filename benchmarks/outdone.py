@@ -33,7 +33,7 @@ class Peers:
     """What the runs of a configuration can be held to: seconds, by run and (time to first token, time per token).
 
     ``shortest`` is of runs that had no less to do, on no more and no better devices; ``longest`` of runs that had no
-    more to do, on no fewer and no worse. Each run is one of both.
+    more to do, on no fewer and no worse, and that were not outdone. Each run is one of both.
     """
 
     shortest: FloatArray
@@ -59,7 +59,14 @@ def peers(measured: Sequence[MeasuredRuns]) -> list[Peers]:
     for runs in measured:
         for run, (ttft, tpot) in zip(runs.loads, figures_of(runs), strict=True):
             alike.setdefault(_task(runs.config, run), []).append((runs.config, run, ttft, tpot))
-    return [_peers(runs, alike) for runs in measured]
+    shortest = [_shortest(runs, alike) for runs in measured]
+    # A run that was outdone is a fault, to which no other is held.
+    sound: Figures = {}
+    for runs, least in zip(measured, shortest, strict=True):
+        figures = figures_of(runs)
+        for run, (ttft, tpot) in zip(runs.loads, np.where(figures > FACTOR * least, 0.0, figures), strict=True):
+            sound.setdefault(_task(runs.config, run), []).append((runs.config, run, ttft, tpot))
+    return [Peers(least, _longest(runs, sound)) for runs, least in zip(measured, shortest, strict=True)]
 
 
 def figures_of(runs: MeasuredRuns) -> FloatArray:
@@ -68,15 +75,22 @@ def figures_of(runs: MeasuredRuns) -> FloatArray:
     return figures
 
 
-def _peers(runs: MeasuredRuns, alike: Figures) -> Peers:
-    shortest, longest = figures_of(runs), figures_of(runs)
+def _shortest(runs: MeasuredRuns, alike: Figures) -> FloatArray:
+    shortest = figures_of(runs)
     for index, run in enumerate(runs.loads):
         for config, load, *figures in alike[_task(runs.config, run)]:
             if _has_no_less_to_do(config, load, runs.config, run):
                 shortest[index] = np.minimum(shortest[index], figures)
+    return shortest
+
+
+def _longest(runs: MeasuredRuns, sound: Figures) -> FloatArray:
+    longest = figures_of(runs)
+    for index, run in enumerate(runs.loads):
+        for config, load, *figures in sound[_task(runs.config, run)]:
             if _has_no_less_to_do(runs.config, run, config, load):
                 longest[index] = np.maximum(longest[index], figures)
-    return Peers(shortest, longest)
+    return longest
 
 
 def _task(config: Configuration, run: Load) -> tuple[object, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from benchmarks.accuracy_report import seconds
@@ -20,9 +18,8 @@ def notes(runs: MeasuredRuns, time: ServingTime, met: Peers) -> tuple[list[str],
     """Of each run's time to first token, and of its time per token; empty where nothing stands out."""
     first = _held_to_others(runs.ttft_s, time.ttft_s, met.shortest[:, 0], met.longest[:, 0])
     later = _held_to_others(runs.tpot_s, time.tpot_s, met.shortest[:, 1], met.longest[:, 1])
-    if same := _same_whatever_the_load(runs, time):
-        later = [same] * len(later)
-    return first, later
+    same = _same_whatever_the_load(runs, time)
+    return first, [word or other for word, other in zip(same, later, strict=True)]
 
 
 def _held_to_others(
@@ -40,15 +37,27 @@ def _held_to_others(
     return words
 
 
-def _same_whatever_the_load(runs: MeasuredRuns, time: ServingTime) -> str:
-    """Said where many more requests change the measured times of a configuration little, the predicted ones more."""
-    requests = np.array([run.concurrency for run in runs.loads])
-    measured = _spread(runs.tpot_s)
-    if _spread(requests) < LOADS or measured > LITTLE or _spread(time.tpot_s) < MORE * measured:
-        return ""
-    times = f"{seconds(runs.tpot_s.min())} to {seconds(runs.tpot_s.max())}"
-    return f"{times} with {requests.min():g} to {requests.max():g} requests: the server's, whatever its load"
+def _same_whatever_the_load(runs: MeasuredRuns, time: ServingTime) -> list[str]:
+    """Of each run; said where many more requests of the same lengths change the times less than is predicted.
+
+    And only of runs whose prediction is the shorter time.
+    """
+    words = [""] * len(runs.loads)
+    lengths: dict[tuple[float, float], list[int]] = {}
+    for index, run in enumerate(runs.loads):
+        lengths.setdefault((run.prompt, run.output), []).append(index)
+    for alike in lengths.values():
+        requests = np.array([runs.loads[index].concurrency for index in alike])
+        measured, predicted = runs.tpot_s[alike], np.asarray(time.tpot_s)[alike]
+        spread = _spread(measured)
+        if _spread(requests) < LOADS or spread > LITTLE or _spread(predicted) < MORE * spread:
+            continue
+        times = f"{seconds(measured.min())} to {seconds(measured.max())}"
+        said = f"{times} with {requests.min():g} to {requests.max():g} requests: the server's, whatever its load"
+        for index, own, expected in zip(alike, measured, predicted, strict=True):
+            words[index] = said if expected < own else ""
+    return words
 
 
-def _spread(values: FloatArray | Sequence[float]) -> float:
+def _spread(values: FloatArray) -> float:
     return float(np.max(values) / np.min(values))

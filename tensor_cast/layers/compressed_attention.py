@@ -184,7 +184,7 @@ class CompressedAttention:
             (out,),
             flops_per_element=ROPE_FLOPS,
         )
-        return self._project_out(build, out, heads, groups, scheme)
+        return self._project_out(build, out, heads, groups, build.schemes.of_output(scheme))
 
     def _queries(self, build: Build, x: Tensor, heads: int, scheme: LinearScheme) -> tuple[Tensor, Tensor]:
         latent = linear(build, x, k=self.hidden, n=self.q_lora_rank, part="attention.q_a", scheme=scheme)

@@ -34,28 +34,28 @@ class UnknownFormatError(ModelingError):
 
 @dataclass(frozen=True)
 class ModuleNames:
-    """One linear module of each kind as the family's checkpoints call it; the others of its kind share its scheme.
+    """One linear module of each kind, by the names that checkpoints have for it; its kind shares its scheme."""
 
-    Without a name of its own, attention's output projection has the scheme of attention.
-    """
-
-    attention: tuple[str, ...] = ("self_attn.q_proj", "self_attn.q_a_proj")
-    attention_output: tuple[str, ...] = ("self_attn.o_proj",)
-    mlp: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj")
+    attention: tuple[str, ...] = ("self_attn.q_proj", "self_attn.q_a_proj", "self_attn.qkv_proj", "attention.wqkv")
+    attention_output: tuple[str, ...] = ("self_attn.o_proj", "attention.wo")
+    mlp: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj", "mlp.gate_up_proj", "feed_forward.w1")
     shared_experts: tuple[str, ...] = ("mlp.shared_experts.gate_proj", "mlp.shared_expert.gate_proj")
     experts: tuple[str, ...] = ("mlp.experts.0.gate_proj", "mlp.experts")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """``scheme`` for modules that one of ``targets`` names (``*`` for any)."""
+    """``scheme`` for modules that one of ``targets`` names: one, all that a ``re:`` pattern matches, or any (``*``)."""
 
     targets: frozenset[str]
     scheme: LinearScheme
 
     def covers(self, names: tuple[str, ...]) -> bool:
         """Whether it names one of ``names``, or every linear layer."""
-        return "*" in self.targets or not self.targets.isdisjoint(names)
+        if "*" in self.targets or not self.targets.isdisjoint(names):
+            return True
+        patterns = (target for target in self.targets if target.startswith("re:"))
+        return any(_matches(pattern, name) for pattern in patterns for name in names)
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,8 @@ class CheckpointQuantization:
 
     def head(self) -> LinearScheme:
         """Scheme of the output head, which stays unquantised unless a rule names it."""
+        if any(self._ignores(name) for name in HEAD_NAMES):
+            return UNQUANTIZED
         named = [rule for rule in self.rules if "*" not in rule.targets]
         return next((rule.scheme for rule in named if rule.covers(HEAD_NAMES)), UNQUANTIZED)
 
@@ -110,14 +112,14 @@ class CheckpointQuantization:
         experts = of(self.names.experts)
         if self.experts is not None and experts.quantizes_weight:
             experts = self.experts
-        attention, output = of(self.names.attention), self.names.attention_output
+        attention, output = of(self.names.attention), of(self.names.attention_output)
         return ModuleSchemes(
             attention=attention,
             mlp=of(self.names.mlp),
             shared_experts=of(self.names.shared_experts),
             experts=experts,
             head=self.head(),
-            attention_output=None if not output or of(output) == attention else of(output),
+            attention_output=None if output == attention else output,
         )
 
     def quantized(self, layers: tuple[DecoderLayer, ...]) -> tuple[DecoderLayer, ...]:
@@ -244,8 +246,8 @@ def _compressed_tensors(config: Config) -> CheckpointQuantization:
     for key in groups.values:
         group = groups.child(key)
         scheme = _group_scheme(group, group.text("format", config.text("format", "")))
-        targets = group.items("targets") or ["Linear"]
-        rules.append(Rule(frozenset("*") if "Linear" in targets else frozenset(map(str, targets)), scheme))
+        targets = [_checked(group, "targets", str(target)) for target in group.items("targets") or ["Linear"]]
+        rules.append(Rule(frozenset("*") if "Linear" in targets else frozenset(targets), scheme))
         words.append(scheme.name)
     return CheckpointQuantization(", ".join(words), tuple(rules), _ignored(config, "ignore"))
 

@@ -14,8 +14,8 @@ from tensor_cast.models.spec import ModelSpec
 from tensor_cast.quantization import LinearScheme
 
 MODULES = ModuleNames(
-    attention=("attn.wq_a", "attn.wo_b"),
-    attention_output=(),
+    attention=("attn.wq_a",),
+    attention_output=("attn.wo_b",),
     mlp=("ffn.w1",),
     shared_experts=("ffn.shared_experts.w1",),
     experts=("ffn.experts.0.w1", "ffn.experts"),

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tensor_cast import simulate
 from tensor_cast.deployment import Deployment
 from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.errors import ModelingError
@@ -17,7 +18,9 @@ from tensor_cast.models.decoder import build
 from tensor_cast.models.facts import model_facts
 from tensor_cast.models.families import read_spec
 from tensor_cast.models.spec import ModelSpec
+from tensor_cast.ops import MatMul
 from tensor_cast.workload import TextWorkload
+from tests.models.test_catalog import config_of
 from tests.small_models import latent
 
 CHECKPOINT = Deployment(quantize_linear="CHECKPOINT")
@@ -144,6 +147,72 @@ def test_an_output_projection_has_a_format_of_its_own() -> None:
     assert schemes is not None
     assert not schemes.attention.quantizes_weight
     assert schemes.attention_output == schemes.mlp == MODELOPT_SCHEMES["NVFP4"]
+
+
+NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+
+
+# The modules that families' checkpoints project attention's output with.
+OUTPUTS = (
+    "self_attn.o_proj", "attention.wo", "linear_attn.out_proj", "attention.dense", "mixer.o_proj", "mixer.out_proj",
+    "attn.wo_b",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model_id", "outputs", "projections"),
+    [
+        # Heads (of queries or values), their size, the hidden size; and layers, with two scales a projection.
+        ("microsoft/Phi-3-mini-128k-instruct", 32 * (32 * 96 * 3072), 32),
+        ("internlm/internlm2-7b", 32 * (32 * 128 * 4096), 32),
+        ("inclusionAI/Ling-1T", 80 * (64 * 128 * 8192), 80),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", 12 * (16 * 256 * 2048) + 36 * (32 * 128 * 2048), 48),
+        # 6 layers of attention and 23 of Mamba2.
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", 6 * (32 * 128 * 2688) + 23 * (64 * 64 * 2688), 29),
+        # In two steps: 8 groups of 8 heads of 512 to 1,024 each, and these to the hidden size.
+        ("deepseek-ai/DeepSeek-V4-Flash", 43 * (64 * 512 * 1024 + 8 * 1024 * 4096), 43 * (8 + 1)),
+    ],
+)
+def test_every_family_knows_its_output_projections(model_id: str, outputs: float, projections: int) -> None:
+    kept = [f"*.{name}" for name in OUTPUTS]
+    quantized, unquantized = (
+        weight_bytes(
+            read_spec(
+                {**config_of(model_id), "quantization_config": {**NVFP4, "ignore": ["lm_head", *ignored]}},
+                name="a",
+                where="config.json",
+            )
+        )
+        for ignored in ([], kept)
+    )
+    assert unquantized - quantized == outputs * (2 - 4.5 / 8) - projections * 2 * 4
+
+
+def test_an_output_projection_over_more_ranks_keeps_its_format() -> None:
+    ignored = {**NVFP4, "ignore": [*(f"model.layers.*.self_attn.{name}_proj" for name in "qkv"), "lm_head"]}
+    deployment = Deployment(world_size=2, tp_size=1, dp_size=2, o_proj_tp_size=2, quantize_linear="CHECKPOINT")
+    estimate = simulate(
+        tiny(ignored), device="B200_SXM", workload=TextWorkload(num_queries=4, query_length=8), deployment=deployment
+    )
+    formats = {kernel.op.part: kernel.op.matrix_dtype for kernel in estimate.kernels if isinstance(kernel.op, MatMul)}
+    assert formats["attention.output"] == "fp4"
+    assert formats["attention.qkv"] == "bfloat16"
+
+
+def test_targets_may_be_patterns() -> None:
+    group = {
+        "weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True},
+        "input_activations": {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True},
+    }
+    attention = {**group, "targets": ["re:.*self_attn.*"]}
+    spec = tiny({"quant_method": "compressed-tensors", "config_groups": {"group_0": attention}})
+    assert weight_bytes(spec) == ATTENTION + (3 * 256 + 256) * 2 + MLP * 2 + REST
+    every = {**group, "targets": ["re:.*"]}
+    spec = tiny({"quant_method": "compressed-tensors", "config_groups": {"group_0": every}, "ignore": ["lm_head"]})
+    assert weight_bytes(spec) == ATTENTION + MLP + CHANNELS * 2 + REST
+    broken = {**group, "targets": ["re:("]}
+    with pytest.raises(ModelingError, match="not a regular expression"):
+        tiny({"quant_method": "compressed-tensors", "config_groups": {"group_0": broken}})
 
 
 def test_versions_of_nvfp4_deepseek_r1() -> None:
