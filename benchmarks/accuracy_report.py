@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy_rows import Group, Row, Summary, worst
+from tensor_cast.units import duration
 
 WORST_ROWS = 5
 HEAD = """\
@@ -94,17 +95,10 @@ def _with_faulty(group: Group) -> Summary | None:
 def _table(title: str, rows: Sequence[Row]) -> str:
     head = f"\n| {title} | measured | predicted | error | |\n| --- | --- | --- | --- | --- |\n"
     return head + "".join(
-        f"| `{row.label.replace('|', ' ')}` | {seconds(row.measured_s)} | {seconds(row.predicted_s)}"
+        f"| `{row.label.replace('|', ' ')}` | {duration(row.measured_s)} | {duration(row.predicted_s)}"
         f" | {row.error:+.0%} | {row.note} |\n"
         for row in rows
     )
-
-
-def seconds(value: float) -> str:
-    """Three digits in s, ms or us."""
-    if value >= 1.0:
-        return f"{value:.3g} s"
-    return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} us"
 
 
 def document(groups: Sequence[Group], *, rows: bool) -> dict[str, Any]:

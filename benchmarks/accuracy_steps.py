@@ -13,7 +13,7 @@ from benchmarks import measured_serving as serving
 from benchmarks.accuracy_rows import Aim, Group, Row
 from benchmarks.cached_prompts import COMPUTED, matrix_share
 from benchmarks.measured_kernels import is_fitted
-from benchmarks.outdone import outdone, peers
+from benchmarks.outdone import peers
 from benchmarks.serving_notes import notes
 from benchmarks.video_rows import priced, request_of_case
 from tensor_cast import Deployment, ModelingError, TextWorkload, simulate
@@ -150,7 +150,7 @@ def serving_groups(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
     )
     measured, unknown = serving.measured_runs(rows)
     sparse.unpriced.update(unknown)
-    for runs, faults, met in zip(measured, outdone(measured), peers(measured), strict=True):
+    for runs, met in zip(measured, peers(measured), strict=True):
         group = dense if runs.config.dense else sparse
         try:
             time = serving.price(runs.config, runs.loads)
@@ -172,11 +172,11 @@ def serving_groups(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
             (low, high), (first_low, first_high) = bands
             predicted, band = float(time.tpot_s[index]), (float(low[index]), float(high[index]))
             row = Row(key, tpot, predicted, fitted, *band, of_later[index])
-            (group.faulty if faults.tpot[index] else group.rows).append(row)
+            (group.faulty if met.outdone.tpot[index] else group.rows).append(row)
             others = run.concurrency / (runs.config.deployment.dp_size or 1) - 1.0
             if others > FEW_OTHERS:
                 continue
             predicted, band = float(time.ttft_s[index]), (float(first_low[index]), float(first_high[index]))
             row = Row(key, ttft, predicted, fitted, *band, of_first[index])
-            (first.faulty if faults.ttft[index] else first.rows).append(row)
+            (first.faulty if met.outdone.ttft[index] else first.rows).append(row)
     return [dense, sparse, first]

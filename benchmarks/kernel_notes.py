@@ -7,11 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.accuracy_report import seconds
 from benchmarks.accuracy_rows import Row
-
-MUCH = 1.25
-"""So many times a comparable kernel's time is worth a word."""
+from benchmarks.contradictions import contradictions
 
 
 @dataclass(frozen=True)
@@ -24,11 +21,7 @@ class Work:
 
 
 def noted(rows: Sequence[Row], work: Sequence[Work]) -> list[Row]:
-    """The rows with a note where their time is not that of their work.
-
-    A prediction is short and a kernel of the kind with no fewer FLOPs and bytes was quick, or it is long and one with
-    no more was slow.
-    """
+    """The rows with a note where their time contradicts that of a kernel with no fewer FLOPs and bytes, or no more."""
     found = list(rows)
     kinds: dict[Hashable, list[int]] = {}
     for index, done in enumerate(work):
@@ -40,10 +33,7 @@ def noted(rows: Sequence[Row], work: Sequence[Work]) -> list[Row]:
         no_less = (flops >= flops[:, None]) & (moved >= moved[:, None])
         shortest = np.where(no_less, measured, np.inf).min(axis=1)
         longest = np.where(no_less.T, measured, 0.0).max(axis=1)
-        for index, least, most in zip(members, shortest, longest, strict=True):
-            row = rows[index]
-            if row.error < 0 and row.measured_s > MUCH * least:
-                found[index] = replace(row, note=f"one with no less to do took {seconds(float(least))}")
-            elif row.error > 0 and row.measured_s * MUCH < most:
-                found[index] = replace(row, note=f"one with no more to do took {seconds(float(most))}")
+        predicted = np.array([rows[index].predicted_s for index in members])
+        for index, note in zip(members, contradictions(measured, predicted, shortest, longest), strict=True):
+            found[index] = replace(rows[index], note=note)
     return found

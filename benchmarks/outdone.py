@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,7 @@ BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
 FACTOR = 3.0
 """So many times another run's figure is a fault: repeats of a run differ by 18 %, versions of an engine up to twice."""
 
-
-Figures = dict[tuple[object, ...], list[tuple[Configuration, Load, float, float]]]
+Alike = dict[tuple[object, ...], list[tuple[Configuration, Load, FloatArray]]]
 
 
 @dataclass(frozen=True)
@@ -33,20 +32,18 @@ class Peers:
     """What the runs of a configuration can be held to: seconds, by run and (time to first token, time per token).
 
     ``shortest`` is of runs that had no less to do, on no more and no better devices; ``longest`` of runs that had no
-    more to do, on no fewer and no worse, and that were not outdone. Each run is one of both.
+    more to do, on no fewer and no worse, and that were not outdone. Each run is one of both. ``outdone`` are those over
+    ``FACTOR`` times the shortest.
     """
 
     shortest: FloatArray
     longest: FloatArray
+    outdone: Outdone
 
 
 def outdone(measured: Sequence[MeasuredRuns]) -> list[Outdone]:
     """For each configuration the runs whose figure is over ``FACTOR`` times that of a run with no less to do."""
-    found = []
-    for runs, met in zip(measured, peers(measured), strict=True):
-        ttft, tpot = (figures_of(runs) > FACTOR * met.shortest).T
-        found.append(Outdone(ttft, tpot))
-    return found
+    return [met.outdone for met in peers(measured)]
 
 
 def peers(measured: Sequence[MeasuredRuns]) -> list[Peers]:
@@ -55,42 +52,43 @@ def peers(measured: Sequence[MeasuredRuns]) -> list[Peers]:
     These have the same model, formats, engine and lengths, and as many attention ranks. No less to do is at least as
     many requests in flight and no shorter wait by the recipe.
     """
-    alike: Figures = {}
-    for runs in measured:
-        for run, (ttft, tpot) in zip(runs.loads, figures_of(runs), strict=True):
-            alike.setdefault(_task(runs.config, run), []).append((runs.config, run, ttft, tpot))
-    shortest = [_shortest(runs, alike) for runs in measured]
+    figures: list[FloatArray] = [np.column_stack([runs.ttft_s, runs.tpot_s]) for runs in measured]
+    alike = _alike(measured, figures)
+    shortest = [
+        _extremes(runs, alike, np.minimum, lambda other, own: _has_no_less_to_do(*other, *own)) for runs in measured
+    ]
+    faults = [own > FACTOR * least for own, least in zip(figures, shortest, strict=True)]
     # A run that was outdone is a fault, to which no other is held.
-    sound: Figures = {}
-    for runs, least in zip(measured, shortest, strict=True):
-        figures = figures_of(runs)
-        for run, (ttft, tpot) in zip(runs.loads, np.where(figures > FACTOR * least, 0.0, figures), strict=True):
-            sound.setdefault(_task(runs.config, run), []).append((runs.config, run, ttft, tpot))
-    return [Peers(least, _longest(runs, sound)) for runs, least in zip(measured, shortest, strict=True)]
+    sound = _alike(measured, [np.where(fault, 0.0, own) for own, fault in zip(figures, faults, strict=True)])
+    longest = [
+        np.maximum(own, _extremes(runs, sound, np.maximum, lambda other, own: _has_no_less_to_do(*own, *other)))
+        for runs, own in zip(measured, figures, strict=True)
+    ]
+    return [Peers(least, most, Outdone(*fault.T)) for least, most, fault in zip(shortest, longest, faults, strict=True)]
 
 
-def figures_of(runs: MeasuredRuns) -> FloatArray:
-    """Seconds to the first token and per token, of each run."""
-    figures: FloatArray = np.column_stack([runs.ttft_s, runs.tpot_s])
-    return figures
+def _alike(measured: Sequence[MeasuredRuns], figures: Sequence[FloatArray]) -> Alike:
+    """All runs with their figures, by what they must share to be compared."""
+    alike: Alike = {}
+    for runs, rows in zip(measured, figures, strict=True):
+        for run, row in zip(runs.loads, rows, strict=True):
+            alike.setdefault(_task(runs.config, run), []).append((runs.config, run, row))
+    return alike
 
 
-def _shortest(runs: MeasuredRuns, alike: Figures) -> FloatArray:
-    shortest = figures_of(runs)
-    for index, run in enumerate(runs.loads):
-        for config, load, *figures in alike[_task(runs.config, run)]:
-            if _has_no_less_to_do(config, load, runs.config, run):
-                shortest[index] = np.minimum(shortest[index], figures)
-    return shortest
-
-
-def _longest(runs: MeasuredRuns, sound: Figures) -> FloatArray:
-    longest = figures_of(runs)
-    for index, run in enumerate(runs.loads):
-        for config, load, *figures in sound[_task(runs.config, run)]:
-            if _has_no_less_to_do(runs.config, run, config, load):
-                longest[index] = np.maximum(longest[index], figures)
-    return longest
+def _extremes(
+    runs: MeasuredRuns,
+    alike: Alike,
+    extreme: np.ufunc,
+    comparable: Callable[[tuple[Configuration, Load], tuple[Configuration, Load]], bool],
+) -> FloatArray:
+    """For each run the extreme of each figure over the runs that it is ``comparable`` to, itself among them."""
+    rows = []
+    for run in runs.loads:
+        own = (runs.config, run)
+        found = [row for *other, row in alike[_task(*own)] if comparable((other[0], other[1]), own)]
+        rows.append(extreme.reduce(found))
+    return np.array(rows)
 
 
 def _task(config: Configuration, run: Load) -> tuple[object, ...]:

@@ -4,37 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.accuracy_report import seconds
+from benchmarks.contradictions import contradictions
 from benchmarks.measured_serving import FloatArray, MeasuredRuns, ServingTime
 from benchmarks.outdone import Peers
+from tensor_cast.units import duration
 
-MUCH = 1.25
-"""So many times a comparable run's figure is worth a word: repeats of one run differ by 18 % on average."""
 LITTLE, MORE, LOADS = 1.15, 1.1, 2.0
 """Times a token that differ so little, predicted ones so much more, over so many times the requests."""
 
 
 def notes(runs: MeasuredRuns, time: ServingTime, met: Peers) -> tuple[list[str], list[str]]:
     """Of each run's time to first token, and of its time per token; empty where nothing stands out."""
-    first = _held_to_others(runs.ttft_s, time.ttft_s, met.shortest[:, 0], met.longest[:, 0])
-    later = _held_to_others(runs.tpot_s, time.tpot_s, met.shortest[:, 1], met.longest[:, 1])
+    first = contradictions(runs.ttft_s, time.ttft_s, met.shortest[:, 0], met.longest[:, 0])
+    later = contradictions(runs.tpot_s, time.tpot_s, met.shortest[:, 1], met.longest[:, 1])
     same = _same_whatever_the_load(runs, time)
     return first, [word or other for word, other in zip(same, later, strict=True)]
-
-
-def _held_to_others(
-    measured: FloatArray, predicted: FloatArray, shortest: FloatArray, longest: FloatArray
-) -> list[str]:
-    """Where the prediction is short and a run with no less to do was quick, or long and one with no more was slow."""
-    words = []
-    for own, expected, least, most in zip(measured, predicted, shortest, longest, strict=True):
-        if expected < own and own > MUCH * least:
-            words.append(f"a run with no less to do took {seconds(least)}")
-        elif expected > own and own * MUCH < most:
-            words.append(f"a run with no more to do took {seconds(most)}")
-        else:
-            words.append("")
-    return words
 
 
 def _same_whatever_the_load(runs: MeasuredRuns, time: ServingTime) -> list[str]:
@@ -52,7 +36,7 @@ def _same_whatever_the_load(runs: MeasuredRuns, time: ServingTime) -> list[str]:
         spread = _spread(measured)
         if _spread(requests) < LOADS or spread > LITTLE or _spread(predicted) < MORE * spread:
             continue
-        times = f"{seconds(measured.min())} to {seconds(measured.max())}"
+        times = f"{duration(measured.min())} to {duration(measured.max())}"
         said = f"{times} with {requests.min():g} to {requests.max():g} requests: the server's, whatever its load"
         for index, own, expected in zip(alike, measured, predicted, strict=True):
             words[index] = said if expected < own else ""

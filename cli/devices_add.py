@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         ModelingError: a figure is missing or wrong, the name is taken, or the file is there already.
     """
     from tensor_cast.evaluation.new_device import Link, NewDevice, add_device
-    from tensor_cast.reporting.units import duration
+    from tensor_cast.units import duration
 
     if arguments.list_references:
         _list_references()

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lines(found: Explanation) -> list[str]:
-    from tensor_cast.reporting.units import duration
+    from tensor_cast.units import duration
 
     lines = [f"step: measured {duration(found.measured_s)}, predicted {duration(found.predicted_s)}"]
     width = max(len(part.name) for part in found.parts)

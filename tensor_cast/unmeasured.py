@@ -14,6 +14,7 @@ from tensor_cast.performance_model.engine_kernels import own_rows, with_own_kern
 from tensor_cast.performance_model.error import FEWEST_ROWS, class_of, measured_class, residuals
 from tensor_cast.performance_model.timing import ANALYTIC, MEASURED
 from tensor_cast.timed_kernels import KernelEstimate
+from tensor_cast.units import duration
 
 # Share of the time that warnings of a class start at.
 NOTABLE_SHARE = 0.1
@@ -138,8 +139,8 @@ def beyond_measurements(kernels: Sequence[KernelEstimate], device: DeviceProfile
         group = residual[name]
         if name not in missing and group is not None and longest[name] > 2.0 * group.longest_s:
             messages.append(
-                f"One of the {class_words(name)} takes {_duration(longest[name])}, longer than all that were measured "
-                f"(at most {_duration(group.longest_s)})."
+                f"One of the {class_words(name)} takes {duration(longest[name])}, longer than all that were measured "
+                f"(at most {duration(group.longest_s)})."
             )
     return messages
 
@@ -182,7 +183,3 @@ def class_words(name: str) -> str:
     products, _, weights = variant.partition("_")
     tail = f" with {weights.upper()} weights" if weights else ""
     return f"{products.upper()} {words}{tail}"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 1.0 else f"{1e3 * seconds:.3g} ms"

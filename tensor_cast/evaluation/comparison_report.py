@@ -21,7 +21,7 @@ from tensor_cast.evaluation.pages.blocks import Block, Code, Column, Figure, Hea
 from tensor_cast.evaluation.pages.charts import Part, bars, grouped_bars, series_colour, stacked_bars
 from tensor_cast.evaluation.pages.html_page import html
 from tensor_cast.evaluation.pages.markdown import markdown
-from tensor_cast.reporting.units import byte_size, column_unit, duration
+from tensor_cast.units import byte_size, column_unit, duration
 
 _SHOWN = 12
 

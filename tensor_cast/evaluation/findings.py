@@ -16,7 +16,7 @@ from tensor_cast.evaluation.flags import FlagValue
 from tensor_cast.evaluation.request import EvaluationRequest
 from tensor_cast.evaluation.summary import Shares, shares
 from tensor_cast.quantization import EIGHT_BIT_SCHEMES, eight_bit_schemes
-from tensor_cast.reporting.units import byte_size
+from tensor_cast.units import byte_size
 
 Level = Literal["bad", "note", "good"]
 

@@ -10,7 +10,7 @@ from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.evaluation.flags import Flags
 from tensor_cast.evaluation.request import EvaluationRequest, Strategy
 from tensor_cast.evaluation.simulator_process import simulate_in_process
-from tensor_cast.reporting.units import plural
+from tensor_cast.units import plural
 
 _NAMES = {
     "tp_size": "tensor parallelism",

@@ -28,7 +28,7 @@ class Engine:
     launches both. ``request_s`` is what a request costs before its first step: HTTP, tokens, admission.
     ``expert_layer_s`` is what each layer of experts adds to that step beyond its kernels; it is seen in first tokens
     alone, and that a step with prompts is launched eagerly is its likely cause.
-    ``expert_step_s`` is what it adds to every step: routing and sorting in small kernels that are not priced.
+    ``expert_step_s`` is what it adds to every step beyond its kernels, as output tokens tell; its cause is not known.
     ``prefill_share`` is the part of others' prefills that a decoding request waits for, and ``queue_share`` the part of
     others' prefills that a new request waits for, both of those that it could meet; over 1 where prefills take longer
     beside decodes than priced alone. Only a model of serving, not of one step, needs them. Tokens of an expert vary by

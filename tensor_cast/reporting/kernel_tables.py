@@ -8,8 +8,8 @@ from typing import Any
 from tensor_cast.ops import Collective, Tensor
 from tensor_cast.performance_model.roofline import BOUNDS
 from tensor_cast.reporting.layout import Column, Section, Table
-from tensor_cast.reporting.units import byte_size, column_unit, duration, error_limits, percent
 from tensor_cast.timed_kernels import CollectiveEstimate, OpEstimate, TimedKernels
+from tensor_cast.units import byte_size, column_unit, duration, error_limits, percent
 
 BOUND_COLUMNS = tuple(bound for bound in BOUNDS if bound != "wait")
 SMALL_SHARE = 0.001

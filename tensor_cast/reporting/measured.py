@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tensor_cast.performance_model.profiling_database.schema import FUSED_ATTENTION
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
-from tensor_cast.reporting.units import column_unit
+from tensor_cast.units import column_unit
 from tensor_cast.unmeasured import UnmeasuredKernel, collectives_to_measure, kernels_to_measure, unmeasured_kernels
 
 if TYPE_CHECKING:

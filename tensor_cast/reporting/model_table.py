@@ -9,7 +9,7 @@ from tensor_cast.models.facts import CacheFacts, ModelFacts
 from tensor_cast.models.parameters import ParameterCount, PartCount
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
 from tensor_cast.reporting.table import parameters
-from tensor_cast.reporting.units import byte_size, count
+from tensor_cast.units import byte_size, count
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensor_cast.models.diffusion.facts import PipelineFacts
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
-from tensor_cast.reporting.units import byte_size, count
+from tensor_cast.units import byte_size, count
 
 
 def pipeline_report(facts: PipelineFacts) -> list[Section]:

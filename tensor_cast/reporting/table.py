@@ -12,8 +12,8 @@ from tensor_cast.devices.profile import DeviceProfile
 from tensor_cast.quantity import Quantity
 from tensor_cast.reporting.kernel_tables import kernel_sections
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
-from tensor_cast.reporting.units import byte_size, count, duration, error_band, percent, plural
 from tensor_cast.timed_kernels import TimedKernels
+from tensor_cast.units import byte_size, count, duration, error_band, percent, plural
 
 if TYPE_CHECKING:
     # Diffusion pipelines share the tables below, and have no use for the models that these import.

@@ -11,7 +11,7 @@ from tensor_cast.reporting import table
 from tensor_cast.reporting.kernel_tables import kernel_sections
 from tensor_cast.reporting.layout import Column, Facts, Section, Sentence, Table
 from tensor_cast.reporting.measured import measured_sections
-from tensor_cast.reporting.units import byte_size, column_unit, count, duration, error_band, percent, plural
+from tensor_cast.units import byte_size, column_unit, count, duration, error_band, percent, plural
 from tensor_cast.video_advice import VideoRemedy
 from tensor_cast.video_estimate import VideoEstimate, VideoMemory
 

@@ -62,7 +62,7 @@ def test_rows_left_out_for_a_fault_are_shown_with_what_they_would_change() -> No
     # Errors of 20 and 80 %.
     words = "Left out, a fault: 2 rows, 1 of them not open to fitting, with which the mean would be 50.0%."
     assert words in text
-    assert "| `x y` | 5 s | 1 s | -80% |" in text
+    assert "| `x y` | 5.000 s | 1.000 s | -80% |" in text
     assert "| [G](#g) | 1 | 20.0% |" in text
     aimed = markdown([replace(group, aim=Aim(mean=0.3))], plots=None, target=ROOT / "docs" / "absent.md")
     assert "| mean 30 % (50.0% with rows left out) |" in aimed

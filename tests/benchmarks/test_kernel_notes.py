@@ -19,8 +19,8 @@ SMALL, LARGE = Work("k", 1.0, 1.0), Work("k", 2.0, 1.0)
 
 
 def test_a_kernel_is_held_to_kernels_with_no_less_and_no_more_to_do() -> None:
-    assert said((9e-6, 3e-6, SMALL), (4e-6, 4e-6, LARGE)) == ["one with no less to do took 4 us", ""]
-    assert said((9e-6, 9e-6, SMALL), (4e-6, 12e-6, LARGE)) == ["", "one with no more to do took 9 us"]
+    assert said((9e-6, 3e-6, SMALL), (4e-6, 4e-6, LARGE)) == ["one with no less to do took 4.000 us", ""]
+    assert said((9e-6, 9e-6, SMALL), (4e-6, 12e-6, LARGE)) == ["", "one with no more to do took 9.000 us"]
 
 
 def test_kernels_of_other_kinds_or_with_other_work_say_nothing() -> None:
@@ -43,4 +43,4 @@ def test_collectives_are_compared_by_what_they_send() -> None:
         }  # fmt: skip
 
     (found,) = [group for group in nvidia_groups([row(2**20, 900.0), row(2**24, 600.0)]) if group.rows]
-    assert [found_row.note for found_row in found.rows] == ["one with no less to do took 600 us", ""]
+    assert [found_row.note for found_row in found.rows] == ["one with no less to do took 600.0 us", ""]

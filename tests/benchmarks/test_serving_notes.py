@@ -33,22 +33,22 @@ def said(measured: MeasuredRuns, time: ServingTime, *others: MeasuredRuns) -> tu
 def test_a_run_is_held_to_runs_with_no_less_and_no_more_to_do() -> None:
     slow, worse = runs([4.0], [20e-3], [1.2]), runs([4.0], [10e-3], [0.5], device="H200_SXM_141GB")
     assert said(slow, predicted([10e-3], [0.5]), worse) == (
-        ["a run with no less to do took 500 ms"],
-        ["a run with no less to do took 10 ms"],
+        ["one with no less to do took 500.0 ms"],
+        ["one with no less to do took 10.00 ms"],
     )
     # That another was quicker explains no prediction that is too long, nor does that another was slower a short one.
     assert said(slow, predicted([30e-3], [3.0]), worse) == ([""], [""])
     assert said(worse, predicted([20e-3], [2.0]), slow) == (
-        ["a run with no more to do took 1.2 s"],
-        ["a run with no more to do took 20 ms"],
+        ["one with no more to do took 1.200 s"],
+        ["one with no more to do took 20.00 ms"],
     )
     assert said(worse, predicted([1e-3], [0.1]), slow) == ([""], [""])
 
 
 def test_no_run_is_held_to_one_that_was_outdone() -> None:
     faulty, worse = runs([4.0], [20e-3], [2.0]), runs([4.0], [10e-3], [0.5], device="H200_SXM_141GB")
-    assert said(worse, predicted([20e-3], [2.0]), faulty) == ([""], ["a run with no more to do took 20 ms"])
-    assert said(faulty, predicted([10e-3], [0.5]), worse)[0] == ["a run with no less to do took 500 ms"]
+    assert said(worse, predicted([20e-3], [2.0]), faulty) == ([""], ["one with no more to do took 20.00 ms"])
+    assert said(faulty, predicted([10e-3], [0.5]), worse)[0] == ["one with no less to do took 500.0 ms"]
 
 
 def test_runs_that_differ_as_repeats_do_are_not_named() -> None:
@@ -58,7 +58,7 @@ def test_runs_that_differ_as_repeats_do_are_not_named() -> None:
 
 def test_times_that_do_not_follow_the_load_are_named() -> None:
     same = runs([40.0, 80.0], [85e-3, 85.2e-3], [1.0, 1.0])
-    words = "85 ms to 85.2 ms with 40 to 80 requests: the server's, whatever its load"
+    words = "85.00 ms to 85.20 ms with 40 to 80 requests: the server's, whatever its load"
     assert said(same, predicted([20e-3, 25e-3], [1.0, 1.0]))[1] == [words, words]
     assert said(same, predicted([20e-3, 99e-3], [1.0, 1.0]))[1] == [words, ""]
     loads = (same.loads[0], replace(same.loads[1], prompt=1024.0))

@@ -9,7 +9,7 @@ import pytest
 
 from cli.main import main
 from tensor_cast.performance_model.engine import get_engine
-from tensor_cast.reporting.units import duration
+from tensor_cast.units import duration
 
 REQUEST = (
     *("text-generate", "deepseek-ai/DeepSeek-V3", "--device", "H200", "--quantize-linear-action", "FP8"),

@@ -9,7 +9,7 @@ from tensor_cast.evaluation.language import Language
 from tensor_cast.evaluation.pages.blocks import Block, Column, Figure, Paragraph, Table
 from tensor_cast.evaluation.pages.charts import Part, bars
 from tensor_cast.evaluation.results import Results
-from tensor_cast.reporting.units import byte_size, column_unit, duration, percent
+from tensor_cast.units import byte_size, column_unit, duration, percent
 
 
 def communication_chapter(results: Results, t: Language) -> list[Block]:

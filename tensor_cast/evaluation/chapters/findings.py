@@ -11,7 +11,7 @@ from tensor_cast.evaluation.language import Language
 from tensor_cast.evaluation.pages.blocks import Block, Column, Figure, Heading, Paragraph, Table, Tone
 from tensor_cast.evaluation.pages.charts import Part, bars
 from tensor_cast.evaluation.results import Results
-from tensor_cast.reporting.units import duration
+from tensor_cast.units import duration
 
 _TONES: dict[str, Tone] = {"bad": "bad", "note": "warning", "good": "good"}
 

@@ -6,7 +6,7 @@ from tensor_cast.evaluation.chapters.metrics import likely_range
 from tensor_cast.evaluation.language import Language
 from tensor_cast.evaluation.pages.blocks import Block, Card, Cards, Paragraph
 from tensor_cast.evaluation.results import Results
-from tensor_cast.reporting.units import byte_size, duration, percent
+from tensor_cast.units import byte_size, duration, percent
 
 
 def headline(results: Results, t: Language) -> list[Block]:

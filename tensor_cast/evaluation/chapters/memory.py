@@ -9,7 +9,7 @@ from tensor_cast.evaluation.language import Language
 from tensor_cast.evaluation.pages.blocks import Block, Column, Figure, Table
 from tensor_cast.evaluation.pages.charts import Part, series_colour, stacked_bar
 from tensor_cast.evaluation.results import Results
-from tensor_cast.reporting.units import byte_size, percent
+from tensor_cast.units import byte_size, percent
 
 _PARTS = (
     ("weights_bytes", "weights", "weights"),

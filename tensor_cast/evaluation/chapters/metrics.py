@@ -8,7 +8,7 @@ from typing import Any
 from tensor_cast.evaluation.language import Language
 from tensor_cast.evaluation.pages.blocks import Block, Column, Heading, Paragraph, Table
 from tensor_cast.evaluation.results import Results
-from tensor_cast.reporting.units import byte_size, duration, percent
+from tensor_cast.units import byte_size, duration, percent
 
 _TIMES = (
     ("ttft_s", "TTFT, without queueing"),

@@ -10,7 +10,7 @@ from tensor_cast.evaluation.pages.blocks import Bar, Block, Column, Figure, Head
 from tensor_cast.evaluation.pages.charts import Part, bars, stacked_bar
 from tensor_cast.evaluation.results import Results
 from tensor_cast.evaluation.summary import idle_s
-from tensor_cast.reporting.units import column_unit, duration, percent
+from tensor_cast.units import column_unit, duration, percent
 
 _SHOWN_KERNELS = 12
 _CHART_KERNELS = 8

@@ -10,7 +10,7 @@ from tensor_cast.evaluation.language import Language
 from tensor_cast.evaluation.pages.blocks import Block, Card, Cards, Column, Figure, Heading, Page, Paragraph, Table
 from tensor_cast.evaluation.pages.charts import Part, grouped_bars, stacked_bars
 from tensor_cast.ops import CATEGORIES
-from tensor_cast.reporting.units import column_unit, duration
+from tensor_cast.units import column_unit, duration
 
 _SHOWN = 10
 _CHARTED = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensor_cast.reporting.units import byte_size, column_unit, count, duration, plural
+from tensor_cast.units import byte_size, column_unit, count, duration, plural
 
 
 @pytest.mark.parametrize(
